@@ -1,0 +1,1 @@
+"""What tests stand on: servers, clusters, databases, an owned clock, sessions that wait."""
