@@ -7,7 +7,7 @@ SHELL := bash
 PY := .venv/bin/python
 EVE_SERVERS ?= 15,16,17,18
 WORKERS ?= 2
-PYTEST = EVE_SERVERS=$(EVE_SERVERS) $(PY) -m pytest -n $(WORKERS)
+PYTEST = EVE_SERVERS=$(EVE_SERVERS) $(PY) -m pytest -n $(WORKERS) --dist loadgroup
 BACKLOG ?=
 SHAREDIR ?=
 

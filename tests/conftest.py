@@ -14,8 +14,8 @@
     db.connect("t_producer")      db.refused("stale_fence") → context manager
 
 Login roles t_producer, t_worker, t_worker2, t_verifier, t_operator, t_human and t_auditor are each
-a member of the matching eve_ role; t_nobody of none. Tests in tests/contract run on each server of
-EVE_SERVERS, all others on the first.
+a member of the matching eve_ role; t_nobody of none. Tests in tests/contract and tests/roads run on
+each server of EVE_SERVERS, all others on the first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from support.servers import Server
 from support.session import Session
 from support.session import session as open_session
 
-EVERY_SERVER = Path(__file__).parent / "contract"
+HERE = Path(__file__).parent
+EVERY_SERVER = {HERE / "contract", HERE / "roads"}
 
 
 class Fleet:
@@ -72,10 +73,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "server" in metafunc.fixturenames and EVERY_SERVER in metafunc.definition.path.parents:
+    if "server" in metafunc.fixturenames and EVERY_SERVER & set(metafunc.definition.path.parents):
         found = servers.wanted()
         ids = [f"pg{server.major}" for server in found]
         metafunc.parametrize("server", found, ids=ids, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all roads of a server, so that each road is laid once."""
+    for item in items:
+        if HERE / "roads" in item.path.parents and (spec := getattr(item, "callspec", None)):
+            item.add_marker(pytest.mark.xdist_group(f"roads-{spec.params['server'].major}"))
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,11 @@ class Cluster:
         with self.connect() as c:
             c.execute(f'drop database if exists "{database}" with (force)')
 
+    def has_role(self, role: str) -> bool:
+        with self.connect() as c:
+            found = c.execute("select from pg_roles where rolname = %s", [role])
+            return found.rowcount > 0
+
     def load(self, database: str, script: Path | str, role: str = "postgres") -> None:
         """Runs SQL without psql: a file or a text, in one simple-protocol call."""
         text = script.read_text(encoding="utf-8") if isinstance(script, Path) else script

@@ -224,15 +224,17 @@ def adapted(value: object) -> object:
 
 
 class Home:
-    """A cluster whose template database has eve in it, and the databases copied from that."""
+    """A cluster with two templates, eve as shipped and with a clock to own, and their copies."""
 
+    shipped = "eve_shipped"
     template = "eve_template"
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._number = itertools.count(1)
-        cluster.create(self.template)
-        cluster.load(self.template, "create extension eve")
+        cluster.create(self.shipped)
+        cluster.load(self.shipped, "create extension eve")
+        cluster.create(self.template, self.shipped)
         cluster.load(self.template, OWN_CLOCK)
         with cluster.connect() as c:
             for login, role in LOGINS.items():
@@ -242,10 +244,10 @@ class Home:
                     c.execute(grant.format(sql.Identifier(role), sql.Identifier(login)))
 
     @contextmanager
-    def database(self) -> Iterator[Database]:
-        """A fresh copy of the template, dropped at the end."""
+    def database(self, *, shipped: bool = False) -> Iterator[Database]:
+        """A fresh copy of a template, dropped at the end; `shipped` has no clock to own."""
         name = f"t{os.getpid()}_{next(self._number)}"
-        self.cluster.create(name, self.template)
+        self.cluster.create(name, self.shipped if shipped else self.template)
         database = Database(self.cluster, name)
         try:
             yield database

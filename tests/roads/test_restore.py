@@ -1,0 +1,103 @@
+"""Dump, restore, go on: rows, sequences, live leases and tokens survive on each road."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.cluster import FAST, Cluster, running
+from support.database import Database
+from support.roads import contents, dump, restore, roles_script
+from support.servers import Server
+
+Installed = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Callable[[Server], Cluster]]:
+    """Another cluster of the same server, without any role of eve until a roles script ran."""
+    made: dict[Server, Cluster] = {}
+
+    def other(server: Server) -> Cluster:
+        if server not in made:
+            made[server] = Cluster(server, FAST)
+        return made[server]
+
+    yield other
+    for cluster in made.values():
+        cluster.remove()
+
+
+def live(cluster: Cluster, database: str) -> tuple[int, int]:
+    """Some history with a lease in the air; gives that lease's item and token."""
+    db = Database(cluster, database)
+    db.make_queue("q")
+    for n in range(5):
+        db.call("t_producer", "eve_submit", queue="q", payload={"n": n}, work_id=f"w{n}")
+    first = db.call("t_worker", "eve_acquire", queue="q", worker="w")
+    db.call("t_worker", "eve_complete",
+            queue="q", item=first.item, token=first.token, result={"ok": True})  # fmt: skip
+    second = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
+    db.close()
+    return second.item, second.token
+
+
+def goes_on(cluster: Cluster, database: str, item: int, token: int) -> None:
+    """The restored database is clean, its lease can be finished, and new work gets new numbers."""
+    db = Database(cluster, database)
+    assert all(a.clean for a in db.calls("postgres", "eve_audit"))
+    again = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
+    assert (again.item, again.token, again.replayed) == (item, token, True)
+    with db.refused("stale_fence"):
+        db.call("t_worker", "eve_complete", queue="q", item=item, token=token + 1)
+    done = db.call("t_worker", "eve_complete", queue="q", item=item, token=token)
+    assert done.phase == "verified"
+    new = db.call("t_producer", "eve_submit", queue="q", payload={}, work_id="new")
+    assert new.item > item
+    assert new.item > db.value("select max(item) from eve.intent where work_id <> 'new'")
+    assert all(a.clean for a in db.calls("postgres", "eve_audit"))
+    db.close()
+
+
+@pytest.mark.parametrize("road", ["plain", "extension"])
+def test_restored_beside_it(cluster: Cluster, installed: Installed, road: str) -> None:
+    for name in ("road_live", "road_back"):
+        cluster.drop(name)
+    cluster.create("road_live", installed(road))
+    item, token = live(cluster, "road_live")
+    before = contents(cluster, "road_live")
+    cluster.create("road_back", "template0")
+    restore(cluster, "road_back", dump(cluster, "road_live"))
+    assert contents(cluster, "road_back") == before
+    goes_on(cluster, "road_back", item, token)
+
+
+@pytest.mark.parametrize("road", ["plain", "extension"])
+def test_restored_into_a_fresh_cluster(
+    cluster: Cluster,
+    installed: Installed,
+    server: Server,
+    elsewhere: Callable[[Server], Cluster],
+    road: str,
+) -> None:
+    cluster.drop("road_live")
+    cluster.create("road_live", installed(road))
+    item, token = live(cluster, "road_live")
+    other = elsewhere(server)
+    if not other.has_role("eve_owner"):
+        restore(other, "postgres", roles_script(cluster))
+    name = f"road_{road}"
+    other.create(name, "template0")
+    restore(other, name, dump(cluster, "road_live"))
+    assert contents(other, name) == contents(cluster, "road_live")
+    goes_on(other, name, item, token)
+
+
+def test_a_dump_alone_needs_the_roles(
+    cluster: Cluster, installed: Installed, server: Server
+) -> None:
+    with running(server) as other:
+        text = dump(cluster, installed("plain"))
+        with pytest.raises(AssertionError, match='role "eve_owner" does not exist'):
+            restore(other, "postgres", text)

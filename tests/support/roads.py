@@ -1,0 +1,125 @@
+"""The roads on which eve comes into a database, and what two databases are compared by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import build
+from support.cluster import Cluster
+from support.servers import ROOT
+
+DETACH = """
+do $do$
+declare
+    member record;
+begin
+    for member in
+        select i.type, i.identity
+        from pg_depend as d
+        join pg_extension as e
+            on d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid
+        cross join lateral pg_identify_object(d.classid, d.objid, d.objsubid) as i
+        where e.extname = 'eve' and d.deptype = 'e'
+        order by d.objid desc
+    loop
+        execute format('alter extension eve drop %s %s', member.type, member.identity);
+    end loop;
+end
+$do$;
+drop extension eve;
+"""
+NOISE = re.compile(r"^(\\(un)?restrict .*|-- Dumped .*|SET transaction_timeout .*)\n", re.MULTILINE)
+
+
+def plain_script() -> str:
+    """What `psql -f dist/eve.sql` runs."""
+    return build.Plan.read(ROOT).plain()["eve.sql"]
+
+
+def sqitch(cluster: Cluster, database: str, *arguments: str, role: str = "postgres") -> str:
+    """Runs Sqitch in the project against this database; raises with what it said."""
+    environment = cluster.environment(database, role)
+    command, *rest = arguments
+    done = subprocess.run(
+        ["sqitch", command, *rest, f"db:pg:{database}"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise AssertionError(f"sqitch {command}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+def by_sqitch(cluster: Cluster, database: str) -> None:
+    sqitch(cluster, database, "deploy", "--verify")
+
+
+def by_plain(cluster: Cluster, database: str) -> None:
+    cluster.client("psql", ["-X", "-q", "-v", "ON_ERROR_STOP=1"], database, plain_script())
+
+
+def by_extension(cluster: Cluster, database: str) -> None:
+    cluster.load(database, "create extension eve")
+
+
+ROADS = {"sqitch": by_sqitch, "plain": by_plain, "extension": by_extension}
+
+
+def schema_text(cluster: Cluster, database: str) -> str:
+    """`pg_dump -s` without what differs from run to run."""
+    return NOISE.sub("", cluster.client("pg_dump", ["-s", "-N", "sqitch"], database))
+
+
+def migra(cluster: Cluster, one: str, other: str) -> str:
+    """The statements that would turn one database into the other: nothing when they are equal."""
+    program = Path(sys.executable).parent / "migra"
+    found = ""
+    for schema in ("eve", "public"):
+        done = subprocess.run(
+            [program, "--unsafe", "--with-privileges", "--schema", schema,
+             cluster.uri(one), cluster.uri(other)],
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode not in (0, 2):
+            raise AssertionError(f"migra: {done.stderr[-4000:]}")
+        found += done.stdout
+    return found.strip()
+
+
+def dump(cluster: Cluster, database: str) -> str:
+    """Schema and data as SQL; settings that the same server does not know are taken out."""
+    return NOISE.sub("", cluster.client("pg_dump", [], database))
+
+
+def roles_script(cluster: Cluster) -> str:
+    """What makes the cluster's roles in another cluster, where `postgres` is there already."""
+    text = NOISE.sub("", cluster.client("pg_dumpall", ["--roles-only"], "postgres"))
+    return re.sub(r"^(CREATE|ALTER) ROLE postgres\b.*\n", "", text, flags=re.MULTILINE)
+
+
+def restore(cluster: Cluster, database: str, text: str) -> None:
+    cluster.client("psql", ["-X", "-q", "-v", "ON_ERROR_STOP=1"], database, text)
+
+
+def contents(cluster: Cluster, database: str) -> dict[str, str]:
+    """A digest of the rows of each table of eve, and the position of each of its sequences."""
+    found: dict[str, str] = {}
+    with cluster.connect(database) as c:
+        relations = c.execute(
+            "select relkind::text, relname::text from pg_class"
+            " where relnamespace = 'eve'::regnamespace and relkind in ('r', 'p', 'S') order by 2"
+        ).fetchall()
+        for kind, name in relations:
+            if kind == "S":
+                row = c.execute(f"select last_value, is_called from eve.{name}").fetchone()
+                found[name] = str(row)
+                continue
+            rows = c.execute(f"select t::text from eve.{name} as t order by 1").fetchall()
+            digest = hashlib.sha256("\n".join(r[0] for r in rows).encode()).hexdigest()
+            found[name] = f"{len(rows)} rows {digest[:16]}"
+    return found
