@@ -19,7 +19,7 @@ declare
     member record;
 begin
     for member in
-        select i.type, i.identity
+        select d.classid, d.objid, i.type, i.identity
         from pg_depend as d
         join pg_extension as e
             on d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid
@@ -27,6 +27,11 @@ begin
         where e.extname = 'eve' and d.deptype = 'e'
         order by d.objid desc
     loop
+        -- A table or type takes its array type along (PostgreSQL 18).
+        continue when not exists (
+            select from pg_depend as d
+            where d.classid = member.classid and d.objid = member.objid and d.deptype = 'e'
+        );
         execute format('alter extension eve drop %s %s', member.type, member.identity);
     end loop;
 end
