@@ -13,9 +13,7 @@ records are reported with line or path, id and reason; a foreign claim is eviden
 from __future__ import annotations
 
 import hashlib
-import io
 import re
-import tarfile
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from os import PathLike
@@ -41,7 +39,7 @@ from .model import (
     printable,
 )
 from .report import report
-from .source import Collector, StrictJson, lines, read_bytes
+from .source import Collector, StrictJson, lines, read_bytes, unpacked
 
 __all__ = [
     "Backlog",
@@ -74,14 +72,18 @@ _STANZA = re.compile(rb"^Package:[ \t]*\S", re.MULTILINE)
 
 
 def read(
-    path: str | PathLike[str], format: Format | None = None, on_error: OnError = "continue"
+    path: str | PathLike[str],
+    format: Format | None = None,  # noqa: A002 - the word that callers type
+    on_error: OnError = "continue",
 ) -> Backlog:
     """A backlog from a file, a tar or a directory; the format is detected where it is not named.
 
+    Files may be compressed (gzip, bzip2, xz).
+
     Raises OSError where the source cannot be opened, UnknownFormat where it is of no known format,
-    Refused where it is larger than 256 MiB, and under `on_error="stop"` ImportStopped at the first
-    duplicate, dangling edge, cycle, conflict marker or unusable record. Under "continue" these are
-    notes of the backlog.
+    Refused where it is damaged or larger than 256 MiB, and under `on_error="stop"` ImportStopped at
+    the first duplicate, dangling edge, cycle, conflict marker or unusable record. Under "continue"
+    these are notes of the backlog.
     """
     if on_error not in get_args(OnError):
         raise ValueError(f'on_error is "{on_error}", expected "continue" or "stop"')
@@ -95,11 +97,10 @@ def read(
         if format not in (None, "frontmatter"):
             raise UnknownFormat(f"a directory holds task files with front matter, not {format}")
         return collector.finish("frontmatter", frontmatter.read_directory(source, collector))
-    data = read_bytes(source)
-    digest = hashlib.sha256(data).hexdigest()
-    archive = (
-        format in (None, "frontmatter") and bool(data) and tarfile.is_tarfile(io.BytesIO(data))
-    )
+    packed = read_bytes(source)
+    digest = hashlib.sha256(packed).hexdigest()
+    data = unpacked(packed)
+    archive = format in (None, "frontmatter") and frontmatter.is_tar(data)
     found: Format = "frontmatter" if archive else format or detect(data, source.name)
     if archive:
         frontmatter.read_tar(data, collector)
@@ -159,9 +160,9 @@ def _detect_json(data: bytes) -> Format | None:
     return None
 
 
-def _reader(format: Format) -> Callable[[bytes, Collector], None]:
-    if format == "debian":
-        from . import debian  # python-debian is loaded only for stanzas
+def _reader(kind: Format) -> Callable[[bytes, Collector], None]:
+    if kind == "debian":
+        from . import debian  # noqa: PLC0415 - python-debian is loaded only for stanzas
 
         return debian.read
     readers: dict[Format, Callable[[bytes, Collector], None]] = {
@@ -170,4 +171,4 @@ def _reader(format: Format) -> Callable[[bytes, Collector], None]:
         "taskmaster": taskmaster.read,
         "frontmatter": lambda data, to: frontmatter.read_file(data, Place(to.path), to),
     }
-    return readers[format]
+    return readers[kind]

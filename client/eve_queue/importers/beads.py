@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .model import HOLD_OWNER, Json, Outcome, Place, Refused, Task, instant, payload, quoted
+from .model import HOLD_OWNER, Json, Outcome, Place, Refused, Task, instant, label, payload, quoted
 from .model import work_id as checked_id
 from .source import Collector, StrictJson, lines
 
@@ -41,9 +41,7 @@ def read(data: bytes, collector: Collector) -> None:
         record: Json = None
         try:
             record = strict.whole(line.text)
-            if not isinstance(record, dict):
-                raise Refused("not a JSON object")
-            kind = record.get("_type", "issue")
+            kind = record.get("_type", "issue") if isinstance(record, dict) else "issue"
             if kind != "issue":
                 collector.note("noted", place, None, f"a record of type {quoted(kind)} is no work")
                 continue
@@ -58,7 +56,9 @@ def read(data: bytes, collector: Collector) -> None:
         collector.note("noted", Place(collector.path), None, reason)
 
 
-def _task(record: dict[str, Json], place: Place, to: Collector, relations: Counter[str]) -> Task:
+def _task(record: Json, place: Place, to: Collector, relations: Counter[str]) -> Task:
+    if not isinstance(record, dict):
+        raise Refused("not a JSON object")
     work_id = checked_id(record.get("id"))
     made = payload(
         record.get("title"),
@@ -94,14 +94,14 @@ def _task(record: dict[str, Json], place: Place, to: Collector, relations: Count
     time = instant(record.get("created_at"))
     if time.problem:
         to.note("noted", place, work_id, time.problem)
-    owner = record.get("assignee") or record.get("owner")
+    owner = label(record.get("assignee")) or label(record.get("owner")) or HOLD_OWNER
     return Task(
         work_id=work_id,
         payload=made,
         rank=rank,
         outcome=outcome,
         place=place,
-        hold_owner=None if outcome != "hold" else owner if isinstance(owner, str) else HOLD_OWNER,
+        hold_owner=owner if outcome == "hold" else None,
         hold_reason=reason if outcome == "hold" else None,
         after=after,
         requested_at=time.utc,
@@ -133,14 +133,7 @@ def _edges(
     problem: str | None = None
     for dependency in listed:
         try:
-            if not isinstance(dependency, dict):
-                raise Refused(f"dependency {quoted(dependency)} is no object")
-            if dependency.get("issue_id", work_id) != work_id:
-                raise Refused(f"a dependency belongs to {quoted(dependency['issue_id'])}")
-            target = checked_id(dependency.get("depends_on_id"), what="depends_on_id")
-            kind = dependency.get("type")
-            if not isinstance(kind, str):
-                raise Refused(f"dependency on {quoted(target)} has no type")
+            target, kind = _dependency(dependency, work_id)
         except Refused as refusal:
             problem = problem or f"dependency not readable: {refusal}"
             continue
@@ -154,6 +147,19 @@ def _edges(
             reason = f"dependency of type {quoted(kind)} on {quoted(target)} is no edge here"
             to.note("noted", place, work_id, reason)
     return tuple(after), next(iter(parents)) if len(parents) == 1 else None, problem
+
+
+def _dependency(dependency: Json, work_id: str) -> tuple[str, str]:
+    """What is waited for, and the type of the dependency. Raises Refused."""
+    if not isinstance(dependency, dict):
+        raise Refused(f"{quoted(dependency)} is no object")
+    if dependency.get("issue_id", work_id) != work_id:
+        raise Refused(f"it belongs to {quoted(dependency['issue_id'])}")
+    target = checked_id(dependency.get("depends_on_id"), what="depends_on_id")
+    kind = dependency.get("type")
+    if not isinstance(kind, str):
+        raise Refused(f"the one on {quoted(target)} has no type")
+    return target, kind
 
 
 def _id_if_any(text: str) -> Json:

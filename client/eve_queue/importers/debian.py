@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from debian.deb822 import Packages, PkgRelation
 
-from .model import HOLD_OWNER, Json, Place, Refused, Task, payload, quoted
+from .model import HOLD_OWNER, Json, Place, Refused, Task, label, payload, quoted
 from .model import work_id as checked_id
 from .source import Collector, lines
 
@@ -45,16 +45,10 @@ def read(data: bytes, collector: Collector) -> None:
     providers: dict[str, list[str]] = {}
     for stanza in _stanzas(data):
         place = Place(collector.path, stanza.line)
-        name: str | None = None
         try:
-            if stanza.problem:
-                name = _name_if_any(stanza)
-                raise Refused(stanza.problem)
-            fields = _fields(stanza)
-            name = fields.get("Package")
-            task, needs, provides = _task(fields, place, collector)
+            task, needs, provides = _task(_fields(stanza), place, collector)
         except Refused as refusal:
-            collector.refuse(place, name, str(refusal))
+            collector.refuse(place, _name_if_any(stanza), str(refusal))
             continue
         found.append((task, needs))
         if first.setdefault(task.work_id, task) is task:
@@ -117,7 +111,7 @@ def _task(fields: Packages, place: Place, to: Collector) -> tuple[Task, list[lis
             place=place,
             hold_owner=HOLD_OWNER if problem else None,
             hold_reason=problem,
-            group_label=fields.get("Section") or None,
+            group_label=label(fields.get("Section")),
             evidence={"format": "debian", "priority": word, "version": fields.get("Version")},
         ),
         needs,
@@ -132,7 +126,7 @@ def _relation(fields: Packages, field: str) -> tuple[list[list[str]], str | None
         return [], None
     groups: list[list[str]] = []
     problem: str | None = None
-    for parsed in PkgRelation.parse_relations(raw.strip().rstrip(",")):
+    for parsed in PkgRelation.parse_relations(" ".join(raw.split()).rstrip(" ,")):
         names = [relation["name"] for relation in parsed]
         bad = next((name for name in names if not _RELATION_NAME.fullmatch(name)), None)
         if bad is None:
@@ -144,6 +138,8 @@ def _relation(fields: Packages, field: str) -> tuple[list[list[str]], str | None
 
 def _fields(stanza: _Stanza) -> Packages:
     """The fields, parsed by python-debian; lines that it would pass over are refused."""
+    if stanza.problem:
+        raise Refused(stanza.problem)
     seen: set[str] = set()
     for number, line in enumerate(stanza.text, start=stanza.line):
         if line.startswith("#"):

@@ -17,9 +17,7 @@ import io
 import os
 import re
 import tarfile
-import zlib
-from collections.abc import Hashable
-from lzma import LZMAError
+from collections.abc import Hashable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,6 +31,7 @@ from .model import (
     Refused,
     Task,
     instant,
+    label,
     payload,
     printable,
     quoted,
@@ -44,7 +43,7 @@ from .words import CLAIMED, DEFAULT_RANK, fold, outcome_of, rank_of
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_FRONT_MATTER_BYTES = 64 * 1024
 MAX_YAML_DEPTH = 32
-MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
+MAX_MEMBERS = 100_000
 _SUFFIXES = (".md", ".markdown")
 _EDGES = ("depends_on", "dependencies", "blocked_by")
 _TIMES = ("created_at", "created", "created_date")
@@ -64,12 +63,7 @@ def read_directory(path: Path, collector: Collector) -> str:
         place = Place(printable(name))
         data = b""
         try:
-            full = path / name
-            if full.is_symlink() or not full.is_file():
-                raise Refused("links and special files are not followed")
-            if full.stat().st_size > MAX_FILE_BYTES:
-                raise Refused(f"larger than {MAX_FILE_BYTES} bytes")
-            data = full.read_bytes()
+            data = _read(path / name)
         except OSError as error:
             collector.refuse(place, None, f"not readable: {error.strerror}")
         except Refused as refusal:
@@ -82,16 +76,29 @@ def read_directory(path: Path, collector: Collector) -> str:
     return total.hexdigest()
 
 
-def read_tar(data: bytes, collector: Collector) -> None:
-    """Every task file of a tar, compressed or not, by name; nothing is unpacked to disk."""
-    found: dict[str, tuple[Place, bytes]] = {}
-    size = 0
+def _read(path: Path) -> bytes:
+    if path.is_symlink() or not path.is_file():
+        raise Refused("links and special files are not followed")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise Refused(f"larger than {MAX_FILE_BYTES} bytes")
+    return path.read_bytes()
+
+
+def is_tar(data: bytes) -> bool:
+    """Whether the bytes begin as a tar does; compressed ones do not."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            for member in archive:
-                size += member.size
-                if size > MAX_ARCHIVE_BYTES:
-                    raise Refused(f"more than {MAX_ARCHIVE_BYTES} bytes; the rest is not read")
+        tarfile.open(fileobj=io.BytesIO(data), mode="r:").close()
+    except (tarfile.TarError, OSError, EOFError):
+        return False
+    return True
+
+
+def read_tar(data: bytes, collector: Collector) -> None:
+    """Every task file of a tar, by name; nothing is unpacked to disk."""
+    found: dict[str, tuple[Place, bytes]] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            for member in _members(archive):
                 name = printable(member.name)
                 place = Place(name)
                 if member.isdir() or not _is_task_file(name):
@@ -105,7 +112,7 @@ def read_tar(data: bytes, collector: Collector) -> None:
                 else:
                     file = archive.extractfile(member)
                     found[name] = (place, file.read() if file else b"")
-    except (tarfile.TarError, OSError, EOFError, zlib.error, LZMAError) as error:
+    except (tarfile.TarError, OSError, EOFError) as error:
         collector.refuse(Place(collector.path), None, f"the archive is damaged: {error}")
     except Refused as refusal:
         collector.refuse(Place(collector.path), None, str(refusal))
@@ -114,16 +121,19 @@ def read_tar(data: bytes, collector: Collector) -> None:
     _say_if_empty(sorted(found), collector)
 
 
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members, until there are too many."""
+    for number, member in enumerate(archive, start=1):
+        if number > MAX_MEMBERS:
+            raise Refused(f"more than {MAX_MEMBERS} members; the rest is not read")
+        yield member
+
+
 def read_file(data: bytes, place: Place, collector: Collector) -> None:
     """One task file into the collector, or the reason why not."""
     fields: dict[str, Json] = {}
     try:
-        content = text(data)
-        conflict = conflict_line(data)
-        if conflict is not None:
-            place = Place(place.path, conflict)
-            raise Refused("conflict marker <<<<<<<")
-        split = _split(content)
+        split = _split(text(data))
         if split is None:
             collector.refuse(place, None, "no front matter: no task file", fault=False)
             return
@@ -160,20 +170,18 @@ def _task(fields: dict[str, Json], body: str, place: Place, to: Collector) -> Ta
     time = instant(next((fields[key] for key in _TIMES if fields.get(key)), None))
     if time.problem:
         to.note("noted", place, work_id, time.problem)
-    group = next((fields[key] for key in _GROUPS if fields.get(key)), None)
-    owner = assignee if isinstance(assignee, str) else HOLD_OWNER
     return Task(
         work_id=work_id,
         payload=made,
         rank=rank,
         outcome=outcome,
         place=place,
-        hold_owner=owner if outcome == "hold" else None,
+        hold_owner=label(assignee) or HOLD_OWNER if outcome == "hold" else None,
         hold_reason=reason if outcome == "hold" else None,
         after=after,
         requested_at=time.utc,
         requested_at_original=time.original,
-        group_label=group if isinstance(group, str) else None,
+        group_label=next((name for key in _GROUPS if (name := label(fields.get(key)))), None),
         evidence=evidence,
     )
 
@@ -209,8 +217,11 @@ def _after(fields: dict[str, Json]) -> tuple[tuple[str, ...], str | None]:
 
 
 def _split(content: str) -> tuple[str, str] | None:
-    """Front matter and body, or None where there is none. Raises Refused where it is not closed."""
+    """Front matter and body, or None where there is none. Raises Refused."""
     rows = content.split("\n")
+    conflict = conflict_line(rows)
+    if conflict is not None:
+        raise Refused(f"conflict marker <<<<<<< in line {conflict}")
     if rows[0].rstrip() != "---":
         return None
     for at, row in enumerate(rows[1:], start=1):
@@ -262,7 +273,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, list("tTfF"))
 def _load(head: str) -> dict[str, Json]:
     """The front matter as a mapping. Raises Refused with the line in the file."""
     try:
-        loaded = yaml.load(head, Loader=_Loader)  # noqa: S506 - a SafeLoader, and stricter
+        loaded = yaml.load(head, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 2})" if mark else ""

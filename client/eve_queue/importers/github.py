@@ -13,22 +13,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .model import Json, Outcome, Place, Refused, Task, instant, payload, quoted
+from .model import Json, Outcome, Place, Refused, Task, instant, label, payload, quoted
 from .model import work_id as checked_id
 from .source import Collector, StrictJson, elements, lines, text
 from .words import DEFAULT_RANK, rank_of
 
-_ADDRESS = re.compile(r"https?://[^\s/]+/(?:repos/)?([\w.-]+/[\w.-]+)/(issues|pull)s?/(\d{1,18})\b")
-_REPOSITORY = re.compile(r"https?://[^\s/]+/repos/([\w.-]+/[\w.-]+)/?$")
-_PHRASE = r"(?:blocked\s+(?:by|on)|depends\s+(?:up)?on)\b"
-_LEAD = r"[\s>]*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(?:\[[ xX]\]\s+)?[*_#\s]*"
-_EDGE_LINE = re.compile(rf"^{_LEAD}{_PHRASE}[*_:\s]*(.*)$", re.IGNORECASE)
-_MENTION = re.compile(
-    rf"{_PHRASE}[*_:\s]*(?:[\w.-]+/[\w.-]+)?(?:#|GH-|https?://)\S*", re.IGNORECASE
+_NAME = r"[\w.-]{1,100}/[\w.-]{1,100}"
+_ADDRESS = re.compile(
+    rf"https?://[^\s/]{{1,253}}/(?:repos/)?({_NAME})/(?:issues|pulls?)/(\d{{1,18}})\b"
 )
+_REPOSITORY = re.compile(rf"https?://[^\s/]{{1,253}}/repos/({_NAME})/?$")
+_PHRASE = r"(?:blocked\s+(?:by|on)|depends\s+(?:up)?on)\b"
+_LEAD = " \t\r>*_#+-"
+_EDGE_LINE = re.compile(
+    rf"(?:\d{{1,9}}[.)]\s+)?(?:\[[ xX]\]\s+)?[*_]*{_PHRASE}(.*)$", re.IGNORECASE
+)
+_MENTION = re.compile(rf"{_PHRASE}[*_:\s]*(?:{_NAME})?(?:#|GH-|https?://)\S*", re.IGNORECASE)
 _REFERENCE = re.compile(
-    rf"(?P<address>{_ADDRESS.pattern})|(?:(?P<repo>[\w.-]+/[\w.-]+)#|(?<![\w#/])(?:#|GH-))"
-    r"(?P<number>\d{1,18})\b",
+    rf"(?P<address>{_ADDRESS.pattern})"
+    rf"|(?:(?<![\w./-])(?P<repo>{_NAME})#|(?<![\w#/])(?:#|GH-))(?P<number>\d{{1,18}})\b",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
@@ -42,11 +45,10 @@ def read(data: bytes, collector: Collector) -> None:
     spelling: dict[str, str] = {}
     issues: list[tuple[str, Place, dict[str, Json]]] = []
     for place, record, problem in _records(data, collector):
+        if problem or not isinstance(record, dict):
+            collector.refuse(place, _id_if_any(record), problem or "not a JSON object")
+            continue
         try:
-            if problem:
-                raise Refused(problem)
-            if not isinstance(record, dict):
-                raise Refused("not a JSON object")
             work_id = _id(record, spelling)
         except Refused as refusal:
             collector.refuse(place, _id_if_any(record), str(refusal))
@@ -98,8 +100,8 @@ def _id(record: dict[str, Json], spelling: dict[str, str]) -> str:
         address = record.get(key)
         found = _ADDRESS.match(address) if isinstance(address, str) else None
         if found:
-            if int(found[3]) != number:
-                raise Refused(f"number is {number}, but {key} is that of {found[3]}")
+            if int(found[2]) != number:
+                raise Refused(f"number is {number}, but {key} is that of {found[2]}")
             repo = repo or found[1]
     where = record.get("repository_url")
     if repo is None and isinstance(where, str):
@@ -153,7 +155,7 @@ def _task(
         after=after,
         requested_at=time.utc,
         requested_at_original=time.original,
-        group_label=group if isinstance(group, str) else None,
+        group_label=label(group),
         evidence=evidence,
     )
 
@@ -181,21 +183,22 @@ def _state(record: dict[str, Json]) -> tuple[Outcome, dict[str, Json], str | Non
 def _labels(listed: Json) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
-    names = (label.get("name") if isinstance(label, dict) else label for label in listed)
+    names = (entry.get("name") if isinstance(entry, dict) else entry for entry in listed)
     return tuple(name for name in names if isinstance(name, str))
 
 
 def _rank(labels: tuple[str, ...]) -> tuple[int, str | None]:
     ranks: list[int] = []
     unknown: list[str] = []
-    for label in labels:
-        short = _P_LABEL.match(label.strip())
-        long = _PRIORITY_LABEL.match(label.strip())
+    for name in labels:
+        start = " ".join(name[:100].split())
+        short = _P_LABEL.match(start)
+        long = _PRIORITY_LABEL.match(start)
         rank = min(int(short[1]), 3) if short else rank_of(long[1]) if long else None
         if rank is not None:
             ranks.append(rank)
         elif long:
-            unknown.append(label)
+            unknown.append(name)
     if unknown and not ranks:
         return DEFAULT_RANK, f"unknown priority label {quoted(unknown[0])}: rank {DEFAULT_RANK}"
     if len(set(ranks)) > 1:
@@ -218,16 +221,19 @@ def _edges(body: str, own: str, spelling: dict[str, str]) -> tuple[tuple[str, ..
         if mark:
             fence = mark[1]
             continue
-        found = _EDGE_LINE.match(line)
+        found = _EDGE_LINE.match(line.lstrip(_LEAD))
         if not found:
             mention = _MENTION.search(line)
             if mention:
                 mentions.append(f"mentions {quoted(mention[0])} inside a sentence: no edge")
             continue
-        for reference in _REFERENCE.finditer(found[1]):
+        named = list(_REFERENCE.finditer(found[1]))
+        if not named:
+            mentions.append(f"{quoted(line.strip())} names no issue: no edge")
+        for reference in named:
             address = _ADDRESS.match(reference["address"]) if reference["address"] else None
             repo = address[1] if address else reference["repo"] or own_repo
-            number = address[3] if address else reference["number"]
+            number = address[2] if address else reference["number"]
             after[f"{spelling.get(repo.casefold(), repo)}#{int(number)}"] = None
     return tuple(after), mentions
 

@@ -184,6 +184,14 @@ def work_id(value: object, *, what: str = "id") -> str:
     return value
 
 
+def label(value: object) -> str | None:
+    """A foreign name where it can serve as a label, else None; the payload keeps it."""
+    try:
+        return work_id(value)
+    except Refused:
+        return None
+
+
 def storable(text: str, *, what: str = "text") -> None:
     """Raises Refused for NUL and for lone surrogates, which no UTF-8 database stores."""
     if "\x00" in text:

@@ -5,12 +5,18 @@ Refuses: what is not UTF-8, NUL, lines inside an unresolved conflict, JSON that 
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import math
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from .graph import cycles
 from .model import (
@@ -33,6 +39,12 @@ from .model import work_id as checked_id
 MAX_SOURCE_BYTES = 256 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024
 _CONFLICT = re.compile(rb"(<{7}|\|{7}|={7}|>{7})(?:[ \r]|$)")
+_PACKED: dict[bytes, Callable[[BinaryIO], BinaryIO]] = {
+    b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),  # noqa: SIM115
+    b"BZh": lambda file: cast("BinaryIO", bz2.BZ2File(file)),
+    b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),
+}
+_OPENS = re.compile(r"<{7}(?:[ \r]|$)")
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -42,6 +54,21 @@ def read_bytes(path: Path) -> bytes:
     if size > MAX_SOURCE_BYTES:
         raise Refused(f"{path} has {size} bytes, at most {MAX_SOURCE_BYTES} are read")
     return path.read_bytes()
+
+
+def unpacked(data: bytes) -> bytes:
+    """The content of gzip, bzip2 or xz, other bytes as they are. Raises Refused beyond 256 MiB."""
+    opener = next((opener for magic, opener in _PACKED.items() if data.startswith(magic)), None)
+    if opener is None:
+        return data
+    try:
+        with opener(io.BytesIO(data)) as file:
+            content = file.read(MAX_SOURCE_BYTES + 1)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise Refused(f"the compressed file is damaged: {error}") from None
+    if len(content) > MAX_SOURCE_BYTES:
+        raise Refused(f"unpacks to more than {MAX_SOURCE_BYTES} bytes")
+    return content
 
 
 def text(data: bytes) -> str:
@@ -74,8 +101,8 @@ def lines(data: bytes) -> Iterator[Line]:
     """
     start: int | None = None
     problem: str | None
-    for number, raw in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        raw = raw.removesuffix(b"\r")
+    for number, row in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        raw = row.removesuffix(b"\r")
         if not raw.strip():
             continue
         marker = _CONFLICT.match(raw)
@@ -104,13 +131,9 @@ def lines(data: bytes) -> Iterator[Line]:
         yield Line(number, decoded, problem)
 
 
-def conflict_line(data: bytes) -> int | None:
+def conflict_line(rows: list[str]) -> int | None:
     """The first line (from 1) that opens a conflict, or None."""
-    for number, raw in enumerate(data.split(b"\n"), start=1):
-        marker = _CONFLICT.match(raw)
-        if marker and marker[1][:1] == b"<":
-            return number
-    return None
+    return next((at for at, row in enumerate(rows, 1) if _OPENS.match(row)), None)
 
 
 class StrictJson:
@@ -221,33 +244,28 @@ class Collector:
         self,
         kind: NoteKind,
         place: Place,
-        id: str | None,
+        name: str | None,
         reason: str,
         *,
         fault: bool = False,
     ) -> None:
         """Remember one line of the report. Raises ImportStopped for a fault under "stop"."""
-        if id is not None:
-            try:
-                checked_id(id)
-            except Refused:
-                id = shown(id)
-        made = Note(kind=kind, place=place, id=id, reason=reason, fault=fault)
+        made = Note(kind=kind, place=place, id=_name(name), reason=reason, fault=fault)
         self.notes.append(made)
         if fault and self.on_error == "stop":
             raise ImportStopped(made)
 
-    def refuse(self, place: Place, id: object, reason: str, *, fault: bool = True) -> None:
+    def refuse(self, place: Place, name: object, reason: str, *, fault: bool = True) -> None:
         """Note that a record is not taken, and remember why for those that wait for it."""
-        name = id if isinstance(id, str) else None if id is None else quoted(id)
-        if isinstance(id, str):
-            self.refused.setdefault(id, f"refused at {shown(str(place))}")
-        self.note("refused", place, name, reason, fault=fault)
+        if isinstance(name, str):
+            self.refused.setdefault(name, f"refused at {shown(str(place))}")
+        said = name if isinstance(name, str) else None if name is None else quoted(name)
+        self.note("refused", place, said, reason, fault=fault)
 
-    def unreadable_edge(self, place: Place, id: str, problem: str, outcome: Outcome) -> Outcome:
+    def unreadable_edge(self, place: Place, name: str, problem: str, outcome: Outcome) -> Outcome:
         """The outcome of a task with an edge that cannot be read: never free to start."""
         held = outcome == "submit"
-        self.note("refused", place, id, f"{problem}{'; held' if held else ''}", fault=True)
+        self.note("refused", place, name, f"{problem}{'; held' if held else ''}", fault=True)
         return "hold" if held else outcome
 
     def add(self, task: Task) -> None:
@@ -262,13 +280,13 @@ class Collector:
             reason = f"another record under the id of {where}; the first is kept"
             self.note("refused", task.place, task.work_id, reason, fault=True)
 
-    def finish(self, format: Format, digest: str) -> Backlog:
+    def finish(self, kind: Format, digest: str) -> Backlog:
         """Judge the edges and close. Dangling edges and cycles are reported and kept."""
         for task in self.tasks.values():
             self._judge_edges(task)
         made = Backlog(
             name=self.name,
-            format=format,
+            format=kind,
             digest=digest,
             tasks=tuple(self.tasks.values()),
             notes=(),
@@ -300,6 +318,14 @@ class Collector:
             elif other.outcome == "cancelled" and task.outcome in ("submit", "hold"):
                 reason = f"waits for {quoted(after)}, which is cancelled: it waits for a waiver"
                 self.note("held", task.place, task.work_id, reason)
+
+
+def _name(name: str | None) -> str | None:
+    """An id for a note: as written, but escaped and cut where it is no id of the queue."""
+    try:
+        return name if name is None else checked_id(name)
+    except Refused:
+        return shown(name or "")
 
 
 def _arrows(names: tuple[str, ...]) -> str:

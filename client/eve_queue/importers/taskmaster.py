@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .model import HOLD_OWNER, Json, Place, Refused, Task, payload, quoted
+from .model import HOLD_OWNER, Json, Place, Refused, Task, label, payload, quoted
 from .model import work_id as checked_id
 from .source import Collector, StrictJson, text
 from .words import CLAIMED, DEFAULT_RANK, fold, outcome_of, rank_of
@@ -39,10 +39,11 @@ def read(data: bytes, collector: Collector) -> None:
     place = Place(collector.path)
     try:
         value = StrictJson().whole(text(data))
-        if not looks_like(value) or not isinstance(value, dict):
-            raise Refused("no list of tasks")
     except Refused as refusal:
         collector.refuse(place, None, str(refusal))
+        return
+    if not looks_like(value) or not isinstance(value, dict):
+        collector.refuse(place, None, "no list of tasks")
         return
     for tag, listed in _lists(value):
         root = "" if tag is None else f"{tag}/"
@@ -72,11 +73,7 @@ def _read_list(listed: list[Json], level: _Level, place: Place, to: Collector) -
     for record in listed:
         name: Json = record.get("id") if isinstance(record, dict) else None
         try:
-            if not isinstance(record, dict):
-                raise Refused("a task is no object")
-            if not _is_id(name):
-                raise Refused("id is missing" if name is None else f"id {quoted(name)} is no id")
-            work_id = checked_id(f"{level.prefix}{name}" if str(name) else "")
+            work_id = checked_id(f"{level.prefix}{_plain(name, 'id')}")
             task, subtasks = _task(record, work_id, level, place, to)
         except Refused as refusal:
             to.refuse(place, name, str(refusal))
@@ -87,14 +84,25 @@ def _read_list(listed: list[Json], level: _Level, place: Place, to: Collector) -
         _read_list(subtasks, below, place, to)
 
 
+def _plain(value: Json, what: str) -> str:
+    """An id of the format as text: a number here is an id, not a guess. Raises Refused."""
+    if value is None or value == "":
+        raise Refused(f"{what} is missing")
+    if not _is_id(value):
+        raise Refused(f"{what} {quoted(value)} is neither number nor string")
+    return str(value)
+
+
 def _own(task: Task, prefix: str) -> tuple[str, ...]:
     """What the task waits for besides its own subtasks."""
     return tuple(after for after in task.after if not after.startswith(prefix))
 
 
 def _task(
-    record: dict[str, Json], work_id: str, level: _Level, place: Place, to: Collector
+    record: Json, work_id: str, level: _Level, place: Place, to: Collector
 ) -> tuple[Task, list[Json]]:
+    if not isinstance(record, dict):
+        raise Refused("a task is no object")
     listed = record.get("subtasks")
     subtasks = listed if isinstance(listed, list) else []
     made = payload(
@@ -138,7 +146,7 @@ def _task(
             hold_owner=HOLD_OWNER if outcome == "hold" else None,
             hold_reason=reason if outcome == "hold" else None,
             after=tuple(dict.fromkeys([*after, *children])),
-            group_label=level.group,
+            group_label=label(level.group),
             evidence=evidence,
         ),
         subtasks,
@@ -160,10 +168,9 @@ def _after(listed: Json, level: _Level) -> tuple[list[str], str | None]:
     problem: str | None = None
     for entry in listed:
         try:
-            if not _is_id(entry):
-                raise Refused(f"{quoted(entry)} is no id")
-            sibling = str(entry) in level.siblings
-            after.append(checked_id(f"{level.prefix if sibling else level.root}{entry}"))
+            name = _plain(entry, "an id")
+            start = level.prefix if name in level.siblings else level.root
+            after.append(checked_id(f"{start}{name}"))
         except Refused as refusal:
             problem = problem or f"dependency not readable: {refusal}"
     return after, problem
