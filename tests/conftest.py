@@ -30,32 +30,13 @@ import build
 from support import servers
 from support.cluster import Cluster
 from support.database import Clock, Database, Home
+from support.fleet import Fleet
 from support.servers import Server
 from support.session import Session
 from support.session import session as open_session
 
 HERE = Path(__file__).parent
 EVERY_SERVER = {HERE / "contract", HERE / "roads"}
-
-
-class Fleet:
-    """The servers of this run; a cluster is started when first asked for, and kept."""
-
-    def __init__(self) -> None:
-        self.servers = servers.wanted()
-        self._stack = ExitStack()
-        self._homes: dict[Server, Home] = {}
-
-    def home(self, server: Server | None = None) -> Home:
-        server = server or self.servers[0]
-        if server not in self._homes:
-            cluster = Cluster(server)
-            self._stack.callback(cluster.remove)
-            self._homes[server] = Home(cluster)
-        return self._homes[server]
-
-    def close(self) -> None:
-        self._stack.close()
 
 
 def pytest_configure(config: pytest.Config) -> None:

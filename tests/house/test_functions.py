@@ -1,0 +1,171 @@
+"""Laws that every function keeps, asked of the catalogue."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.database import Database
+
+OURS = """
+(p.pronamespace = 'eve'::regnamespace
+    or p.pronamespace = 'public'::regnamespace and p.proname like 'eve\\_%%')
+"""
+UNPINNED: set[str] = {
+    # Called once an event inside functions that pin; fully qualified, never granted to anyone.
+    "eve.step(eve.state,eve.event)",
+}
+
+
+def names(db: Database, condition: str) -> list[str]:
+    query = f"""
+        select format('%%I.%%I(%%s)', p.pronamespace::regnamespace, p.proname,
+            replace(oidvectortypes(p.proargtypes), ', ', ',')) as name
+        from pg_proc as p where {OURS} and ({condition}) order by 1
+    """
+    return [row.name for row in db.rows(query, [])]
+
+
+def test_there_are_functions(shipped: Database) -> None:
+    assert len(names(shipped, "true")) > 40
+    assert len(names(shipped, "p.proname like 'eve\\_%%'")) > 20
+
+
+def test_search_path_is_pinned(shipped: Database) -> None:
+    """Or the body was parsed at creation, or the function is a named exception."""
+    unpinned = names(
+        shipped,
+        "p.prokind <> 'a' and p.prosqlbody is null and not coalesce("
+        "'search_path=pg_catalog, pg_temp' = any (p.proconfig), false)",
+    )
+    assert set(unpinned) <= UNPINNED
+
+
+def test_exceptions_exist(shipped: Database) -> None:
+    assert set(names(shipped, "true")) >= UNPINNED
+
+
+def test_security_definer_means_eve_owner(shipped: Database) -> None:
+    assert not names(shipped, "p.prosecdef and pg_get_userbyid(p.proowner) <> 'eve_owner'")
+    assert not names(shipped, "pg_get_userbyid(p.proowner) <> 'eve_owner'")
+
+
+def test_the_owner_is_nobody(shipped: Database) -> None:
+    owner = shipped.row("select * from pg_roles where rolname = 'eve_owner'")
+    rights = (owner.rolcanlogin, owner.rolsuper, owner.rolcreaterole, owner.rolbypassrls)
+    assert not any(rights)
+
+
+def test_public_may_execute_nothing(shipped: Database) -> None:
+    assert not names(
+        shipped,
+        "exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a"
+        " where a.grantee = 0)",
+    )
+
+
+def test_internals_are_granted_to_nobody(shipped: Database) -> None:
+    assert not names(
+        shipped,
+        "p.pronamespace = 'eve'::regnamespace and exists (select from aclexplode(p.proacl) as a"
+        " where a.grantee <> p.proowner)",
+    )
+
+
+def test_every_verb_is_granted_to_a_role(shipped: Database) -> None:
+    assert not names(
+        shipped,
+        "p.pronamespace = 'public'::regnamespace and p.prorettype <> 'trigger'::regtype"
+        " and not exists (select from aclexplode(p.proacl) as a where a.grantee <> p.proowner)",
+    )
+
+
+def test_every_function_is_commented(shipped: Database) -> None:
+    assert not names(shipped, "obj_description(p.oid, 'pg_proc') is null")
+
+
+def test_every_verb_has_one_signature(shipped: Database) -> None:
+    """A second overload makes calls by name ambiguous."""
+    assert not shipped.rows(
+        "select proname from pg_proc where pronamespace = 'public'::regnamespace"
+        " and proname like 'eve\\_%' group by 1 having count(*) > 1"
+    )
+
+
+def test_the_queue_comes_first_and_the_key_last(shipped: Database) -> None:
+    wrong = shipped.rows(
+        """
+        select p.proname from pg_proc as p
+        where p.pronamespace = 'public'::regnamespace and p.proname like 'eve\\_%'
+            and p.proargnames is not null
+            and ('queue' = any (p.proargnames) and p.proargnames[1] <> 'queue'
+                or 'idempotency_key' = any (p.proargnames)
+                    and p.proargnames[p.pronargs] <> 'idempotency_key')
+        """
+    )
+    assert not wrong
+
+
+def bodies(db: Database, pattern: str) -> list[str]:
+    """Functions whose body, comments left out, matches."""
+    return names(
+        db,
+        "regexp_replace(coalesce(pg_get_function_sqlbody(p.oid), p.prosrc), '--[^\\n]*', '', 'g')"
+        f" ~* '{pattern}'",
+    )
+
+
+def test_one_function_raises(shipped: Database) -> None:
+    raising = bodies(shipped, r"\mraise\s+(exception|sqlstate|using|[a-z_]+\s*;)|\mraise\s*;")
+    assert {name.split("(")[0] for name in raising} == {"eve._raise"}
+
+
+def test_only_append_writes_the_ledger(shipped: Database) -> None:
+    writers = bodies(shipped, r"insert\s+into\s+eve\.ledger\M")
+    assert writers
+    assert all(name.startswith("eve._append") for name in writers)
+
+
+def test_append_never_uses_on_conflict(shipped: Database) -> None:
+    assert not [n for n in bodies(shipped, r"\mon\s+conflict\M") if n.startswith("eve._append")]
+
+
+def test_nothing_changes_a_ledger_row(shipped: Database) -> None:
+    assert not bodies(shipped, r"\m(update|truncate)\s+(only\s+)?eve\.ledger\M")
+
+
+def test_no_advisory_locks_no_deferred_work(shipped: Database) -> None:
+    assert not bodies(shipped, r"pg_(try_)?advisory|set\s+constraints|\mlock\s+table\M")
+
+
+def test_one_clock(shipped: Database) -> None:
+    """Only eve.now() reads the machine's clock; a probe also needs the transaction's start."""
+    reading = bodies(
+        shipped,
+        r"\m(clock_timestamp|statement_timestamp|transaction_timestamp)\M|pg_catalog\.now\(\)"
+        r"|\mcurrent_(timestamp|date|time)\M|\mlocaltime",
+    )
+    assert set(reading) <= {"eve.now()", "eve._probe(bigint)"}
+
+
+def test_no_session_settings_carry_meaning(shipped: Database) -> None:
+    assert not bodies(shipped, r"current_setting\(''eve[.]")
+
+
+def test_plpgsql_check_is_content(shipped: Database) -> None:
+    shipped.rows("create extension if not exists plpgsql_check")
+    found = shipped.rows(
+        f"""
+        select p.oid::regprocedure::text as function, c.lineno, c.level, c.message
+        from pg_proc as p
+        join pg_language as l on l.oid = p.prolang and l.lanname = 'plpgsql'
+        left join pg_trigger as t on t.tgfoid = p.oid and not t.tgisinternal
+        cross join lateral plpgsql_check_function_tb(
+            p.oid, coalesce(t.tgrelid, 0), fatal_errors => false, security_warnings => true,
+            performance_warnings => true, extra_warnings => true) as c
+        where {OURS}
+        order by 1, 2
+        """,
+        [],
+    )
+    if found:
+        pytest.fail("\n".join(f"{r.function}:{r.lineno} {r.level}: {r.message}" for r in found))
