@@ -20,7 +20,7 @@ from .words import DEFAULT_RANK, rank_of
 
 _NAME = r"[\w.-]{1,100}/[\w.-]{1,100}"
 _ADDRESS = re.compile(
-    rf"https?://[^\s/]{{1,253}}/(?:repos/)?({_NAME})/(?:issues|pulls?)/(\d{{1,18}})\b"
+    rf"https?://[^\s/]{{1,253}}/(?:repos/)?({_NAME})/(?:issues|pulls?)/([0-9]{{1,18}})\b"
 )
 _REPOSITORY = re.compile(rf"https?://[^\s/]{{1,253}}/repos/({_NAME})/?$")
 _PHRASE = r"(?:blocked\s+(?:by|on)|depends\s+(?:up)?on)\b"
@@ -31,7 +31,7 @@ _EDGE_LINE = re.compile(
 _MENTION = re.compile(rf"{_PHRASE}[*_:\s]*(?:{_NAME})?(?:#|GH-|https?://)\S*", re.IGNORECASE)
 _REFERENCE = re.compile(
     rf"(?P<address>{_ADDRESS.pattern})"
-    rf"|(?:(?<![\w./-])(?P<repo>{_NAME})#|(?<![\w#/])(?:#|GH-))(?P<number>\d{{1,18}})\b",
+    rf"|(?:(?<![\w./-])(?P<repo>{_NAME})#|(?<![\w#/])(?:#|GH-))(?P<number>[0-9]{{1,18}})\b",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^\s*(`{3,}|~{3,})")

@@ -40,9 +40,9 @@ MAX_SOURCE_BYTES = 256 * 1024 * 1024
 MAX_LINE_BYTES = 4 * 1024 * 1024
 _CONFLICT = re.compile(rb"(<{7}|\|{7}|={7}|>{7})(?:[ \r]|$)")
 _PACKED: dict[bytes, Callable[[BinaryIO], BinaryIO]] = {
-    b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),  # noqa: SIM115
+    b"\x1f\x8b": lambda file: cast("BinaryIO", gzip.GzipFile(fileobj=file)),
     b"BZh": lambda file: cast("BinaryIO", bz2.BZ2File(file)),
-    b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),
+    b"\xfd7zXZ": lambda file: cast("BinaryIO", lzma.LZMAFile(file)),  # noqa: SIM115
 }
 _OPENS = re.compile(r"<{7}(?:[ \r]|$)")
 _SPACE = re.compile(r"[ \t\r\n]*")
