@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eve_queue.importers import Backlog, depth, read, waves
+from eve_queue.importers import Backlog, ImportStopped, depth, read, waves
 from importers.made import Notes, Write
 
 
@@ -242,3 +242,16 @@ def test_the_digest_of_a_directory_follows_its_task_files(write: Write, tmp_path
     assert read(tmp_path / "d").digest == first
     write("d/a.md", page("id: a", "changed"))
     assert read(tmp_path / "d").digest != first
+
+
+def test_stop_raises_inside_an_archive_too(write: Write) -> None:
+    with pytest.raises(ImportStopped, match="bad.md"):
+        read(write("t.tar", tar_of({"bad.md": page("name: x")})), on_error="stop")
+
+
+@pytest.mark.parametrize("at", range(0, 512, 7))
+def test_a_tar_with_any_byte_changed_is_read_or_refused(write: Write, at: int) -> None:
+    data = bytearray(tar_of({"a.md": page("id: a")}))
+    data[at] ^= 0xFF
+    backlog = read(write("t.tar", bytes(data)), "frontmatter")
+    assert backlog.tasks or backlog.notes

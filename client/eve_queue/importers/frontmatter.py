@@ -25,6 +25,7 @@ import yaml
 
 from .model import (
     HOLD_OWNER,
+    ImportStopped,
     Json,
     Outcome,
     Place,
@@ -88,7 +89,7 @@ def is_tar(data: bytes) -> bool:
     """Whether the bytes begin as a tar does; compressed ones do not."""
     try:
         tarfile.open(fileobj=io.BytesIO(data), mode="r:").close()
-    except (tarfile.TarError, OSError, EOFError):
+    except (tarfile.TarError, OSError, EOFError, ValueError):
         return False
     return True
 
@@ -112,10 +113,12 @@ def read_tar(data: bytes, collector: Collector) -> None:
                 else:
                     file = archive.extractfile(member)
                     found[name] = (place, file.read() if file else b"")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        collector.refuse(Place(collector.path), None, f"the archive is damaged: {error}")
+    except ImportStopped:
+        raise
     except Refused as refusal:
         collector.refuse(Place(collector.path), None, str(refusal))
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        collector.refuse(Place(collector.path), None, f"the archive is damaged: {error}")
     for _, (place, content) in sorted(found.items()):
         read_file(content, place, collector)
     _say_if_empty(sorted(found), collector)
