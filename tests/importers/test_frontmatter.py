@@ -245,7 +245,7 @@ def test_the_digest_of_a_directory_follows_its_task_files(write: Write, tmp_path
 
 
 def test_stop_raises_inside_an_archive_too(write: Write) -> None:
-    with pytest.raises(ImportStopped, match="bad.md"):
+    with pytest.raises(ImportStopped, match=r"bad\.md"):
         read(write("t.tar", tar_of({"bad.md": page("name: x")})), on_error="stop")
 
 
