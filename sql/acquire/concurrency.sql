@@ -1,0 +1,13 @@
+-- acquire/concurrency.sql · gate: concurrency_exhausted
+begin;
+
+create function eve._gate_concurrency(door eve.door)
+returns boolean
+language sql
+immutable
+return not (door).free;
+
+comment on function eve._gate_concurrency(eve.door) is
+'Gate concurrency_exhausted: true refuses. No slot of the pool is free.';
+
+commit;

@@ -1,0 +1,13 @@
+-- acquire/spend.sql · gate: spend_not_approved
+begin;
+
+create function eve._gate_spend(door eve.door)
+returns boolean
+language sql
+immutable
+return (door).slots = 0;
+
+comment on function eve._gate_spend(eve.door) is
+'Gate spend_not_approved: true refuses. The pool has no approved slots.';
+
+commit;

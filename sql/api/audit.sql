@@ -1,0 +1,272 @@
+-- api/audit.sql · replay, compare, rebuild: the ledger is the truth, the rest a cache. Reads only, but for the rebuild.
+begin;
+
+create function public.eve_replay(queue text, item bigint, as_of timestamptz default null)
+returns jsonb
+language plpgsql
+stable
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    s eve.state;
+begin
+    c := eve._look(queue, '{verifier,operator,human,auditor}');
+    if not exists (select from eve.ledger as l where l.queue_id = c.queue_id and l.item = eve_replay.item) then
+        perform eve._raise('P0002', format('unknown item %s', coalesce(eve_replay.item::text, 'null')), null,
+            'Items are numbered by eve_submit.');
+    end if;
+    s := (select eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision,
+            l.token, l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version)
+        from eve.ledger as l
+        where l.queue_id = c.queue_id and l.item = eve_replay.item
+            and (eve_replay.as_of is null or l.at <= eve_replay.as_of));
+    return to_jsonb(s);
+end
+$$;
+
+comment on function public.eve_replay(text, bigint, timestamptz) is
+'The state of an item folded anew from its events, now or as of an instant (null before its first). Refuses an unknown item (P0002).';
+
+create function eve._audit_one(q bigint, name text)
+returns eve.audit_answer
+language plpgsql
+stable
+as $$
+declare
+    a eve.audit_answer;
+    faults jsonb := '[]';
+    part jsonb;
+begin
+    a.queue := name;
+    select pg_catalog.count(*), pg_catalog.count(distinct l.item) into a.events, a.items
+    from eve.ledger as l where l.queue_id = q;
+    -- The fold of each history is the stored state.
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'replay', 'item', f.item) order by f.item)
+    into part
+    from (
+        select coalesce(r.item, w.item) as item
+        from (
+            select l.item,
+                eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision,
+                    l.token, l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version) as state
+            from eve.ledger as l where l.queue_id = q group by l.item
+        ) as r
+        full join (select x.item, x.queue_state from eve.work_item as x where x.queue_id = q) as w
+            on w.item = r.item
+        where r.state is distinct from w.queue_state
+        limit 100
+    ) as f;
+    a.replay := case when part is null then 'equal' else 'different' end;
+    faults := faults || coalesce(part, '[]');
+    -- Versions are dense, each hash is that of its event over the one before, and the last is the item's.
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'chain', 'item', f.item, 'version', f.version)
+        order by f.item, f.version)
+    into part
+    from (
+        select x.item, x.version
+        from (
+            select l.*, pg_catalog.lag(l.hash) over o as before, pg_catalog.row_number() over o as place,
+                pg_catalog.lead(l.version) over o as after
+            from eve.ledger as l where l.queue_id = q
+            window o as (partition by l.item order by l.version)
+        ) as x
+        left join eve.work_item as w on w.queue_id = q and w.item = x.item
+        where x.version <> x.place
+            or x.hash is distinct from eve._hash(x.before, x.queue_id, x.item, x.version, x.tx, x.kind, x.phase,
+                x.at, x.actor, x.principal, x.worker, x.epoch, x.revision, x.token, x.pool, x.slot, x.due_at,
+                x.rank, x.attempts, x.reason, x.data)
+            or x.after is null and x.hash is distinct from w.hash
+        limit 100
+    ) as f;
+    a.chain := case when part is null then 'intact' else 'broken' end;
+    faults := faults || coalesce(part, '[]');
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'intent', 'item', i.item) order by i.item)
+    into part
+    from eve.intent as i
+    join eve.ledger as l on l.queue_id = i.queue_id and l.item = i.item and l.version = 1
+    where i.queue_id = q and (
+        l.data ->> 'digest' is distinct from pg_catalog.encode(i.payload_digest, 'hex')
+        or i.payload is not null and i.payload_digest
+            <> pg_catalog.sha256(pg_catalog.convert_to(i.payload::text, 'UTF8')));
+    if part is not null then
+        a.chain := 'broken';
+        faults := faults || part;
+    end if;
+    -- Free and held slots together are the authorised ones, but for leases of a pool that has shrunk.
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'slot', 'pool', s.pool, 'number', s.number,
+        'free', s.free, 'held', s.held) order by s.pool, s.number)
+    into part
+    from (
+        select coalesce(n.pool, u.pool) as pool, coalesce(n.number, u.number) as number,
+            coalesce(u.free, 0) as free, coalesce(u.held, 0) as held, n.number is not null as authorised
+        from (
+            select p.pool, g.number from eve.pool as p
+            cross join lateral pg_catalog.generate_series(1, p.slots) as g (number)
+            where p.queue_id = q
+        ) as n
+        full join (
+            select t.pool, t.number, pg_catalog.sum(t.free) as free, pg_catalog.sum(t.held) as held
+            from (
+                select f.pool, f.number, 1 as free, 0 as held from eve.free_slot as f where f.queue_id = q
+                union all
+                select h.pool, h.number, 0, 1 from eve.held_slot as h where h.queue_id = q
+            ) as t group by t.pool, t.number
+        ) as u on u.pool = n.pool and u.number = n.number
+    ) as s
+    where s.authorised and s.free + s.held <> 1 or not s.authorised and s.held <> 1;
+    a.slots := case when part is null then 'accounted' else 'off' end;
+    faults := faults || coalesce(part, '[]');
+    -- Search structures are those of the states.
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', x.fault, 'item', x.item) order by x.fault, x.item)
+    into part
+    from (
+        (select 'ready' as fault, coalesce(r.item, w.item) as item
+        from (select y.* from eve.ready as y where y.queue_id = q) as r
+        full join (select y.* from eve.work_item as y where y.queue_id = q and (y.queue_state).phase = 'ready') as w
+            on w.item = r.item
+        where (r.lane, r.rank, r.late, r.ready_since, r.class_id) is distinct from
+            (w.lane, (w.queue_state).rank, (w.queue_state).late, (w.queue_state).ready_since, w.class_id)
+        limit 100)
+        union all
+        (select 'lease', coalesce(h.item, w.item)
+        from (select y.* from eve.held_slot as y where y.queue_id = q) as h
+        full join (select y.* from eve.work_item as y where y.queue_id = q and (y.queue_state).phase = 'leased') as w
+            on w.item = h.item
+        where (h.token, h.pool, h.number, h.principal, h.worker, h.acquired_at, h.expires_at) is distinct from (
+            (w.queue_state).token, (w.queue_state).pool, (w.queue_state).slot, (w.queue_state).principal,
+            (w.queue_state).worker, (w.queue_state).acquired_at, (w.queue_state).expires_at)
+        limit 100)
+        union all
+        (select 'hold', coalesce(h.item, w.item)
+        from (select distinct y.item from eve.hold as y where y.queue_id = q) as h
+        full join (select y.item from eve.work_item as y where y.queue_id = q and (y.queue_state).phase = 'held') as w
+            on w.item = h.item
+        where h.item is null or w.item is null
+        limit 100)
+        union all
+        (select 'mark', r.item
+        from eve.ready as r
+        where r.queue_id = q and not r.late and r.ready_since < (
+            select max(m.since) from eve.mark as m
+            where m.queue_id = r.queue_id and m.lane = r.lane and m.rank = r.rank)
+        limit 100)
+        union all
+        select 'trigger off: ' || t.tgname, null
+        from pg_catalog.pg_trigger as t
+        join pg_catalog.pg_class as k on k.oid = t.tgrelid
+        join pg_catalog.pg_namespace as n on n.oid = k.relnamespace
+        where n.nspname = 'eve' and not t.tgisinternal and t.tgenabled <> 'A'
+        union all
+        select 'trigger missing', null
+        where (select pg_catalog.count(*) from pg_catalog.pg_trigger as t
+            where t.tgrelid = 'eve.ledger'::pg_catalog.regclass and not t.tgisinternal) <> 3
+    ) as x;
+    a.indexes := case when part is null then 'equal' else 'different' end;
+    faults := faults || coalesce(part, '[]');
+    a.clean := faults = '[]';
+    a.faults := faults;
+    return a;
+end
+$$;
+
+comment on function eve._audit_one(bigint, text) is
+'Audit one queue: replay, chain, payload digests, slots, search structures, marks, triggers.';
+
+create function public.eve_audit(queue text default null)
+returns setof eve.audit_answer
+language plpgsql
+stable
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    q record;
+    actor text := eve._actor();
+begin
+    if queue is not null then
+        c := eve._look(queue, '{verifier,operator,human,auditor}');
+        return next eve._audit_one(c.queue_id, c.queue);
+        return;
+    end if;
+    for q in
+        select k.queue_id, k.name from eve.queue as k
+        where exists (
+            select from eve.access as x
+            where x.queue_id = k.queue_id and x.capability in ('verifier', 'operator', 'human', 'auditor')
+                and eve._member(actor, x.role) and eve._member(actor, 'eve_' || x.capability))
+        order by k.name
+    loop
+        return next eve._audit_one(q.queue_id, q.name);
+    end loop;
+end
+$$;
+
+comment on function public.eve_audit(text) is
+'Audit a queue, or all that the caller may read: the replay of every item equals its state, the hash chain is intact, slots are accounted for, search structures agree; faults name what does not.';
+
+create function public.eve_rebuild(queue text)
+returns eve.audit_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+begin
+    c := eve._enter(queue, '{operator}');
+    -- Nobody moves an item meanwhile.
+    lock table eve.ledger in share row exclusive mode;
+    lock table eve.work_item, eve.ready, eve.hold, eve.held_slot, eve.free_slot in exclusive mode;
+    delete from eve.work_item as w where w.queue_id = c.queue_id;
+    insert into eve.work_item (queue_id, item, class_id, lane, queue_state, hash)
+    select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), r.state, r.hash
+    from (
+        select l.item,
+            eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision, l.token,
+                l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version) as state,
+            (array_agg(l.hash order by l.version desc))[1] as hash
+        from eve.ledger as l where l.queue_id = c.queue_id group by l.item
+    ) as r
+    left join eve.intent as i on i.queue_id = c.queue_id and i.item = r.item;
+    delete from eve.ready as r where r.queue_id = c.queue_id;
+    delete from eve.mark as m where m.queue_id = c.queue_id;
+    insert into eve.ready (queue_id, lane, rank, late, ready_since, item, class_id)
+    select w.queue_id, w.lane, (w.queue_state).rank, (w.queue_state).late, (w.queue_state).ready_since, w.item, w.class_id
+    from eve.work_item as w where w.queue_id = c.queue_id and (w.queue_state).phase = 'ready';
+    delete from eve.held_slot as h where h.queue_id = c.queue_id;
+    insert into eve.held_slot (queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at)
+    select w.queue_id, w.item, (w.queue_state).token, (w.queue_state).pool, (w.queue_state).slot,
+        (w.queue_state).principal, (w.queue_state).worker, (w.queue_state).acquired_at, (w.queue_state).expires_at
+    from eve.work_item as w where w.queue_id = c.queue_id and (w.queue_state).phase = 'leased';
+    update eve.dependency as d set open = false
+    from eve.work_item as p
+    where d.queue_id = c.queue_id and d.open and p.queue_id = d.queue_id and p.item = d.on_item
+        and ((p.queue_state).phase = 'verified' or d.needs = 'ended' and (p.queue_state).phase in
+            ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'));
+    delete from eve.hold as h where h.queue_id = c.queue_id;
+    insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, open_edges)
+    select w.queue_id, w.item, h.reason, coalesce(h.ref, ''), h.owner, h.trigger, h.due_at,
+        case when h.reason = 'dependency_not_ready' then (
+            select count(*) from eve.dependency as d
+            where d.queue_id = w.queue_id and d.item = w.item and d.open) end
+    from eve.work_item as w
+    cross join lateral (
+        select l.data -> 'holds' as holds from eve.ledger as l
+        where l.queue_id = w.queue_id and l.item = w.item and l.data ? 'holds'
+        order by l.version desc limit 1
+    ) as s
+    cross join lateral jsonb_to_recordset(s.holds) as h (
+        reason text, ref text, owner text, trigger text, due_at timestamptz)
+    where w.queue_id = c.queue_id and (w.queue_state).phase = 'held';
+    perform eve._repair_slots(c);
+    return eve._audit_one(c.queue_id, c.queue);
+end
+$$;
+
+comment on function public.eve_rebuild(text) is
+'Drop the projection and the search structures of a queue and fold them anew from its ledger; answers the audit of the result. Writers wait meanwhile.';
+
+commit;

@@ -1,0 +1,204 @@
+-- api/create_queue.sql · begin a queue, define its classes and pools. Appends under item 0: queue_created, access_granted, class_defined, pool_defined.
+begin;
+
+create function eve._define_class(c eve.caller, class text, preset text, document jsonb)
+returns eve.appended
+language plpgsql
+as $$
+declare
+    policy eve.policy := eve._policy_of(preset, document);
+    id integer;
+    next_revision integer;
+    lane smallint;
+    known boolean;
+begin
+    perform eve._check_text('class', class, 200, true);
+    perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
+    select k.class_id, k.revision + 1, k.lane into id, next_revision, lane
+    from eve.work_class as k where k.queue_id = c.queue_id and k.name = class;
+    known := found;
+    if not known then
+        select coalesce(max(k.class_id), 0) + 1 into id from eve.work_class as k where k.queue_id = c.queue_id;
+        next_revision := 1;
+        -- A class that can be blocked apart from the others gets a lane of its own, as long as there is one.
+        select case when not policy.own_lane and policy.pools is null then 1
+            else least(coalesce(max(k.lane) filter (where k.lane > 1), 1) + 1, 16) end
+        into lane from eve.work_class as k where k.queue_id = c.queue_id;
+    end if;
+    return eve._queue_event(c, 'class_defined', pg_catalog.jsonb_build_object(
+        'class', class, 'class_id', id, 'revision', next_revision, 'lane', lane, 'preset', preset,
+        'document', document, 'policy', pg_catalog.to_jsonb(policy),
+        'digest', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+            preset || ':' || document::text, 'UTF8')), 'hex')));
+end
+$$;
+
+comment on function eve._define_class(eve.caller, text, text, jsonb) is
+'Give a class its next immutable policy revision.';
+
+create function public.eve_create_queue(
+    queue text,
+    replay_class text default null,
+    durability text default 'required',
+    request_retention interval default '30 days'
+)
+returns eve.act_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+set intervalstyle to postgres
+as $$
+declare
+    c eve.caller;
+    appended eve.appended;
+    capability text;
+begin
+    perform pg_current_xact_id();
+    perform eve._check_text('queue', queue, 200, true);
+    if eve_create_queue.durability is null or eve_create_queue.durability not in ('required', 'platform', 'any') then
+        perform eve._raise('22023', 'durability is not required, platform or any', '{"argument": "durability"}',
+            'Use required in production; any is for tests and demonstrations.');
+    end if;
+    if request_retention is null or not isfinite(request_retention) or request_retention < interval '7 days' then
+        perform eve._raise('22023', 'request_retention is below 7 days', '{"argument": "request_retention"}',
+            'Keys are kept at least 7 days.');
+    end if;
+    c.actor := eve._actor();
+    c.principal := c.actor;
+    c.queue := eve_create_queue.queue;
+    c.queue_id := nextval('eve.queue_id_seq');
+    c.epoch := 0;
+    c.durability := eve_create_queue.durability;
+    if exists (select from eve.queue as q where q.name = eve_create_queue.queue) then
+        perform eve._raise('42710', format('queue "%s" exists', eve_create_queue.queue), null,
+            'Choose another name, or use the queue.');
+    end if;
+    perform eve._durable(c);
+    appended := eve._append(c, 0, 'queue_created', eve._clock(c), data => jsonb_build_object(
+        'name', eve_create_queue.queue, 'durability', eve_create_queue.durability,
+        'request_retention', request_retention::text));
+    foreach capability in array array['operator', 'producer', 'worker', 'auditor'] loop
+        perform eve._append(c, 0, 'access_granted', eve._clock(c), data => jsonb_build_object(
+            'role', c.actor, 'capability', capability));
+    end loop;
+    if replay_class is not null then
+        appended := eve._define_class(c, 'default', 'job', jsonb_build_object('replay_class', replay_class));
+    end if;
+    return eve._acted(0, appended, jsonb_build_object('queue', eve_create_queue.queue));
+end
+$$;
+
+comment on function public.eve_create_queue(text, text, text, interval) is
+'Create a queue with pool local; with a replay class also class default from preset job. Its creator becomes operator, producer, worker and auditor of it, never human. Refuses a taken name (42710).';
+
+create function public.eve_define_class(
+    queue text,
+    class text,
+    preset text default 'job',
+    replay_class text default null,
+    policy jsonb default '{}',
+    idempotency_key text default null
+)
+returns eve.act_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+set intervalstyle to postgres
+as $$
+declare
+    c eve.caller;
+    answer eve.act_answer;
+    appended eve.appended;
+    document jsonb;
+begin
+    c := eve._enter(queue, '{operator}');
+    if preset is null or policy is null then
+        perform eve._raise('22004', 'preset or policy is null', null, 'Leave them out, or pass a preset and an object.');
+    end if;
+    document := policy || jsonb_strip_nulls(jsonb_build_object('replay_class', replay_class));
+    answer := eve._act_replay(c, idempotency_key, 'eve_define_class', eve._fingerprint('eve_define_class',
+        eve._text(queue), eve._text(class), eve._text(preset), eve._text(document)));
+    if answer.done is not null then
+        return answer;
+    end if;
+    appended := eve._define_class(c, class, preset, document);
+    -- A new revision may answer what items wait for.
+    perform eve._reconsider(c, class);
+    return eve._act_keep(c, idempotency_key, eve._acted(0, appended, (
+        select jsonb_build_object('class', k.name, 'revision', k.revision) from eve.work_class as k
+        where k.queue_id = c.queue_id and k.name = eve_define_class.class)));
+end
+$$;
+
+comment on function public.eve_define_class(text, text, text, text, jsonb, text) is
+'Give a class a new immutable policy revision from a preset and a document of fields (attributes of eve.policy). Refuses unknown fields and values out of range (22023). Items that waited for a policy are looked at again.';
+
+create function eve._reconsider(c eve.caller, class text)
+returns integer
+language plpgsql
+as $$
+declare
+    waiting record;
+    holds jsonb;
+    at timestamptz := eve._clock(c);
+    k record;
+    released integer := 0;
+begin
+    select w.class_id, r.policy into k
+    from eve.work_class as w
+    join eve.class_revision as r
+        on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
+    where w.queue_id = c.queue_id and w.name = class;
+    for waiting in
+        select distinct h.item
+        from eve.hold as h
+        join eve.intent as i on i.queue_id = h.queue_id and i.item = h.item
+        where h.queue_id = c.queue_id and h.trigger = 'policy' and i.class_id = k.class_id
+            and (h.reason = 'replay_class_unknown' and (k.policy).replay_class <> 'unknown'
+                or h.reason = 'payload_invalid' and i.payload_size <= (k.policy).payload_limit)
+        order by h.item
+    loop
+        perform eve._lock_holds(c, waiting.item, true);
+        select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
+        from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, waiting.item)) as h (value)
+        where h.value ->> 'trigger' <> 'policy';
+        perform eve._settle_holds(c, waiting.item, at, holds, 'policy revision', null);
+        released := released + 1;
+    end loop;
+    return released;
+end
+$$;
+
+comment on function eve._reconsider(eve.caller, text) is
+'Release the items of a class that waited for a policy which now answers.';
+
+create function public.eve_define_pool(queue text, pool text, idempotency_key text default null)
+returns eve.act_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    answer eve.act_answer;
+begin
+    c := eve._enter(queue, '{operator}');
+    perform eve._check_text('pool', eve_define_pool.pool, 200, true);
+    answer := eve._act_replay(c, idempotency_key, 'eve_define_pool', eve._fingerprint('eve_define_pool',
+        eve._text(queue), eve._text(eve_define_pool.pool)));
+    if answer.done is not null then
+        return answer;
+    end if;
+    perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
+    if exists (select from eve.pool as p where p.queue_id = c.queue_id and p.pool = eve_define_pool.pool) then
+        perform eve._raise('42710', format('pool "%s" exists', eve_define_pool.pool), null, 'Use the pool.');
+    end if;
+    return eve._act_keep(c, idempotency_key, eve._acted(0,
+        eve._queue_event(c, 'pool_defined', jsonb_build_object('pool', eve_define_pool.pool))));
+end
+$$;
+
+comment on function public.eve_define_pool(text, text, text) is
+'Define a pool. It admits nothing until a human accepted its spend. Refuses a taken name (42710).';
+
+commit;

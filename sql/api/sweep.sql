@@ -1,0 +1,161 @@
+-- api/sweep.sql · do all housekeeping at once. Appends: lease_expired, lease_missing, lease_superseded, released, held, expired, dead, clock_stepped.
+begin;
+
+create function eve._retire(c eve.caller, at timestamptz, at_most integer, inout faults jsonb, out dead integer)
+returns record
+language plpgsql
+as $$
+declare
+    old record;
+begin
+    dead := 0;
+    for old in
+        select w.item
+        from eve.work_item as w
+        join eve.work_class as k on k.queue_id = w.queue_id and k.class_id = w.class_id
+        join eve.class_revision as r
+            on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
+        where w.queue_id = c.queue_id and (w.queue_state).phase = 'quarantined'
+            and (w.queue_state).at + (r.policy).retention <= _retire.at
+        order by w.item limit at_most
+        for update of w skip locked
+    loop
+        begin
+            perform eve._append(c, old.item, 'dead', at, reason => 'retention');
+            perform eve._close_edges(c, old.item, 'dead', at);
+            dead := dead + 1;
+        exception when others then
+            faults := faults || pg_catalog.jsonb_build_object(
+                'item', old.item, 'act', 'dead', 'sqlstate', sqlstate, 'because', sqlerrm);
+        end;
+    end loop;
+end
+$$;
+
+comment on function eve._retire(eve.caller, timestamptz, integer, jsonb) is
+'End quarantined items past the retention of their class.';
+
+create function public.eve_sweep(queue text, at_most integer default 10000)
+returns eve.sweep_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    answer eve.sweep_answer;
+    faults jsonb := '[]';
+    at timestamptz;
+    n integer;
+    slots integer;
+    place record;
+begin
+    c := eve._enter(queue, '{worker,operator}');
+    if at_most is null or at_most not between 1 and 1000000 then
+        perform eve._raise('22023', 'at_most is not between 1 and 1000000', '{"argument": "at_most"}', 'Pass a bound.');
+    end if;
+    at := eve._clock(c);
+    -- One sweeper at a time; the others find nothing left to do.
+    perform from eve.keeper as k where k.queue_id = c.queue_id for update;
+    if eve.now() < c.tick - interval '1 s' then
+        perform eve._queue_event(c, 'clock_stepped', jsonb_build_object(
+            'behind_s', extract(epoch from c.tick - eve.now())));
+    end if;
+    insert into eve.tick (queue_id, at) values (c.queue_id, greatest(at, c.tick))
+    on conflict on constraint tick_pkey do nothing;
+    answer.rechecked := 0;
+    select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, at_most, faults) as r;
+    -- Free and held slots account for every lease: only when they do not, each item is looked at.
+    select coalesce(sum(p.slots), 0) into slots from eve.pool as p where p.queue_id = c.queue_id;
+    select count(*) into n from eve.held_slot as h where h.queue_id = c.queue_id;
+    n := n + (select count(*) from eve.free_slot as f where f.queue_id = c.queue_id);
+    if n <> slots or exists (
+        select from eve.held_slot as h
+        left join eve.work_item as w on w.queue_id = h.queue_id and w.item = h.item
+        where h.queue_id = c.queue_id
+            and ((w.queue_state).phase is distinct from 'leased' or (w.queue_state).token <> h.token)) then
+        select r.recovered, r.faults into n, faults from eve._recover_orphans(c, at, faults) as r;
+        answer.recovered := answer.recovered + n;
+        answer.repaired := eve._repair_slots(c);
+    else
+        answer.repaired := 0;
+    end if;
+    select r.released, r.faults into answer.released, faults from eve._release_due(c, at, at_most, faults) as r;
+    select r.expired, r.faults into answer.expired, faults from eve._expire_due(c, at, at_most, faults) as r;
+    for place in
+        select distinct d.item from eve.dependency as d
+        join eve.hold as h on h.queue_id = d.queue_id and h.item = d.item and h.reason = 'dependency_not_ready'
+        join eve.work_item as p on p.queue_id = d.queue_id and p.item = d.on_item
+        where d.queue_id = c.queue_id and d.open
+            and ((p.queue_state).phase = 'verified'
+                or d.needs = 'ended' and (p.queue_state).phase in
+                    ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'))
+        order by d.item limit at_most
+    loop
+        if eve._lock_holds(c, place.item, false) then
+            perform eve._rederive(c, place.item, at, 'edges looked at again');
+            answer.rechecked := answer.rechecked + 1;
+        end if;
+    end loop;
+    select r.dead, r.faults into answer.dead, faults from eve._retire(c, at, at_most, faults) as r;
+    delete from eve.request as q
+    where q.queue_id = c.queue_id and q.at < eve._clock(c) - c.request_retention;
+    get diagnostics answer.forgotten = row_count;
+    for place in
+        select distinct k.lane, r.rank::smallint as rank
+        from eve.work_class as k
+        cross join generate_series(0, 3) as r (rank)
+        where k.queue_id = c.queue_id
+    loop
+        perform eve._advance(c.queue_id, place.lane, place.rank);
+    end loop;
+    perform eve._advance_due(c.queue_id);
+    perform eve._probe(c.queue_id);
+    -- Of what is read highest first, only the newest matter.
+    delete from eve.tick as t where t.queue_id = c.queue_id
+        and t.at < (select max(k.at) from eve.tick as k where k.queue_id = c.queue_id) - interval '10 s';
+    delete from eve.mark as m where m.queue_id = c.queue_id
+        and m.since < (select max(k.since) from eve.mark as k
+            where k.queue_id = m.queue_id and k.lane = m.lane and k.rank = m.rank);
+    delete from eve.slot_mark as m where m.queue_id = c.queue_id
+        and m.seq < (select max(k.seq) from eve.slot_mark as k where k.queue_id = m.queue_id and k.pool = m.pool);
+    delete from eve.probe as p where p.queue_id = c.queue_id
+        and p.xid < (select max(k.xid) from eve.probe as k
+            where k.queue_id = c.queue_id and k.xid < pg_snapshot_xmin(pg_current_snapshot()));
+    answer.faults := faults;
+    return answer;
+end
+$$;
+
+comment on function public.eve_sweep(text, integer) is
+'Do all that is due in one transaction: recover lost leases of the three kinds, release holds, expire, look at edges again, end old quarantines, forget old request keys. Rows that fail are reported in faults and skipped. An idle queue needs one caller of this, such as pg_cron.';
+
+create function public.eve_recover(queue text)
+returns eve.sweep_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    answer eve.sweep_answer;
+    faults jsonb := '[]';
+    at timestamptz;
+    n integer;
+begin
+    c := eve._enter(queue, '{worker,operator}');
+    at := eve._clock(c);
+    perform from eve.keeper as k where k.queue_id = c.queue_id for update;
+    select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, 10000, faults) as r;
+    select r.recovered, r.faults into n, faults from eve._recover_orphans(c, at, faults) as r;
+    answer.recovered := answer.recovered + n;
+    answer.repaired := eve._repair_slots(c);
+    answer.faults := faults;
+    return answer;
+end
+$$;
+
+comment on function public.eve_recover(text) is
+'Recover lost leases of the three kinds, looking at every leased item: lapsed, without a lease row, superseded. Each by its own event, guarded by the lease observed.';
+
+commit;

@@ -1,0 +1,133 @@
+-- api/verify.sql · judge what a holder completed; look up what is uncertain. Appends: verified, reconciled. Raises: terminal_state_not_owned.
+begin;
+
+create function public.eve_verify(
+    queue text,
+    item bigint,
+    evidence jsonb default null,
+    idempotency_key text default null
+)
+returns eve.act_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    a eve.acting;
+    policy eve.policy;
+    answer eve.act_answer;
+    appended eve.appended;
+begin
+    c := eve._enter(queue, eve._everyone());
+    perform eve._must_own(c, item, 'verifier');
+    answer := eve._act_replay(c, idempotency_key, 'eve_verify', eve._fingerprint('eve_verify',
+        eve._text(queue), int8send(item), eve._text(evidence)));
+    if answer.done is not null then
+        return answer;
+    end if;
+    a := eve._act_on(c, item);
+    if (a.state).phase <> 'completed' then
+        perform eve._wrong_phase(c, a, 'eve_verify');
+    end if;
+    policy := eve._policy(c.queue_id, a.class_id, (a.state).revision);
+    if policy.verifier_not_holder and exists (
+        select from eve.ledger as l
+        where l.queue_id = c.queue_id and l.item = eve_verify.item and l.kind = 'acquired'
+            and (l.principal = c.principal or l.actor = c.actor)) then
+        perform eve._refuse('terminal_state_not_owned', c.queue, item,
+            '{"because": "the class wants a verifier who never held the item"}');
+    end if;
+    perform eve._durable(c);
+    appended := eve._append(c, item, 'verified', eve._clock(c), revision => (a.state).revision,
+        data => jsonb_strip_nulls(jsonb_build_object('evidence', evidence)));
+    perform eve._close_edges(c, item, 'verified', appended.at);
+    return eve._act_keep(c, idempotency_key, eve._acted(item, appended));
+end
+$$;
+
+comment on function public.eve_verify(text, bigint, jsonb, text) is
+'Judge a completed item verified: a capability, not a kind of actor, and where the class says so never a former holder. Refuses others with terminal_state_not_owned, other phases with 55000.';
+
+create function public.eve_reconcile(
+    queue text,
+    item bigint,
+    finding text,
+    evidence jsonb default null,
+    scope text default null,
+    idempotency_key text default null
+)
+returns eve.act_answer
+language plpgsql
+security definer
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    c eve.caller;
+    a eve.acting;
+    s eve.state;
+    policy eve.policy;
+    answer eve.act_answer;
+    appended eve.appended;
+    at timestamptz;
+    phase text;
+    effect text;
+    wanted boolean;
+begin
+    c := eve._enter(queue, '{verifier,human}');
+    if finding is null or finding not in ('observed', 'absent', 'unavailable') then
+        perform eve._raise('22023', 'finding is not observed, absent or unavailable', '{"argument": "finding"}',
+            'Say what the authoritative record answered.');
+    end if;
+    perform eve._check_text('scope', scope, 1000, false);
+    answer := eve._act_replay(c, idempotency_key, 'eve_reconcile', eve._fingerprint('eve_reconcile',
+        eve._text(queue), int8send(item), eve._text(finding), eve._text(evidence), eve._text(scope)));
+    if answer.done is not null then
+        return answer;
+    end if;
+    a := eve._act_on(c, item);
+    s := a.state;
+    if s.phase not in ('uncertain', 'reported') then
+        perform eve._wrong_phase(c, a, 'eve_reconcile');
+    end if;
+    policy := eve._policy(c.queue_id, a.class_id, s.revision);
+    at := eve._clock(c);
+    select i.effect_identity, i.deadline is null or i.deadline > at into effect, wanted
+    from eve.intent as i where i.queue_id = c.queue_id and i.item = eve_reconcile.item;
+    phase := case
+        when finding = 'observed' and policy.engine_verifies and policy.completion_test <> 'review' then 'verified'
+        when finding = 'observed' then 'completed'
+        when finding = 'unavailable' then 'uncertain'
+        when s.attempts >= eve._budget(policy, s) then 'quarantined'
+        else 'ready' end;
+    perform eve._durable(c);
+    appended := eve._append(c, item, 'reconciled', at, phase => phase, revision => s.revision,
+        reason => case phase when 'uncertain' then 'reconciliation_required'
+            when 'quarantined' then 'max attempts exceeded' else finding end,
+        data => jsonb_strip_nulls(jsonb_build_object(
+            'finding', finding, 'effect', effect, 'evidence', evidence, 'scope', scope,
+            'quarantine', case when phase = 'quarantined'
+                then eve._quarantine_record(s, 'max attempts exceeded') end)));
+    if finding <> 'unavailable' then
+        perform eve._effect_row(c, item, effect, appended.version, finding, appended.at, evidence);
+    end if;
+    if phase = 'verified' then
+        perform eve._close_edges(c, item, 'verified', at);
+    elsif phase = 'ready' and (s.cancel_requested or not wanted) then
+        -- Nothing happened, and nobody wants it any more.
+        a := eve._act_on(c, item);
+        if s.cancel_requested then
+            appended := eve._append(c, item, 'cancelled', at, reason => 'cancel requested before');
+        else
+            appended := eve._append(c, item, 'expired', at, phase => 'expired', reason => 'deadline_passed');
+        end if;
+        perform eve._close_edges(c, item, appended.phase, at);
+    end if;
+    return eve._act_keep(c, idempotency_key, eve._acted(item, appended, jsonb_build_object('finding', finding)));
+end
+$$;
+
+comment on function public.eve_reconcile(text, bigint, text, jsonb, text, text) is
+'Settle an uncertain item from its authoritative record: observed completes it, absent allows another attempt within the budget, unavailable leaves it uncertain. Refuses other phases (55000).';
+
+commit;

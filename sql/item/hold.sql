@@ -1,0 +1,33 @@
+-- item/hold.sql · why a waiting item waits: a set, each reason with its owner, its trigger and a reference.
+begin;
+
+create table eve.hold (
+    queue_id bigint not null,
+    item bigint not null,
+    reason text not null,
+    ref text not null,
+    owner text not null,
+    trigger text not null,
+    due_at timestamptz,
+    open_edges integer,
+    recheck xid8,
+    constraint hold_pkey primary key (queue_id, item, reason, ref)
+);
+
+create index hold_trigger on eve.hold (queue_id, trigger, ref) where ref <> '';
+create index hold_due_at on eve.hold (queue_id, due_at) where due_at is not null;
+
+comment on table eve.hold is
+'The hold set of each waiting item, indexed by what releases it. open_edges counts the unverified dependencies; recheck is the transaction id after which the edges are looked at once more.';
+
+create table eve.deadline (
+    queue_id bigint not null,
+    at timestamptz not null,
+    item bigint not null,
+    constraint deadline_pkey primary key (queue_id, at, item)
+);
+
+comment on table eve.deadline is
+'The instants at which an unfinished item expires: inserted at submit, removed when they come.';
+
+commit;

@@ -1,0 +1,96 @@
+-- item/ready.sql · the queue order: a row while an item is ready, and the marks that keep its head from rotting.
+begin;
+
+create table eve.ready (
+    queue_id bigint not null,
+    lane smallint not null,
+    rank smallint not null,
+    late boolean not null,
+    ready_since timestamptz not null,
+    item bigint not null,
+    class_id integer not null,
+    constraint ready_pkey primary key (queue_id, lane, rank, late, ready_since, item)
+);
+
+create index ready_class on eve.ready (queue_id, class_id, rank, late, ready_since, item);
+
+comment on table eve.ready is
+'The ready items in queue order: inserted when eligible, deleted when leased. Rows that became ready with an older ready_since lie under late and never below a mark.';
+
+create table eve.mark (
+    queue_id bigint not null,
+    lane smallint not null,
+    rank smallint not null,
+    since timestamptz not null,
+    constraint mark_pkey primary key (queue_id, lane, rank, since)
+);
+
+comment on table eve.mark is
+'Insert-only, read highest first: no row that is not late, of that lane and rank, will ever again be older. Lane 0 holds the marks of due leases (0), due holds (1) and deadlines (2).';
+
+create table eve.probe (
+    queue_id bigint not null,
+    xid xid8 not null,
+    at timestamptz not null,
+    constraint probe_pkey primary key (queue_id, xid)
+);
+
+comment on table eve.probe is
+'Insert-only pairs of a transaction id and a clock reading before it: once every older transaction has ended, no row older than the reading can appear.';
+
+create function eve._advance(queue_id bigint, lane smallint, rank smallint)
+returns void
+language sql
+begin atomic
+    -- One statement, one snapshot: the newest settled probe and the visible head are judged together.
+    insert into eve.mark (queue_id, lane, rank, since)
+    select _advance.queue_id, _advance.lane, _advance.rank, n.since
+    from (
+        select
+            m.since as was,
+            least(
+                (select p.at from eve.probe as p
+                    where p.queue_id = _advance.queue_id
+                        and p.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
+                    order by p.xid desc limit 1),
+                (select r.ready_since from eve.ready as r
+                    where r.queue_id = _advance.queue_id and r.lane = _advance.lane
+                        and r.rank = _advance.rank and not r.late
+                        and r.ready_since >= coalesce(m.since, '-infinity')
+                    order by r.ready_since limit 1)
+            ) as since,
+            exists (select from eve.probe as p
+                where p.queue_id = _advance.queue_id
+                    and p.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())) as settled
+        from (select 1) as one
+        left join lateral (
+            select k.since from eve.mark as k
+            where k.queue_id = _advance.queue_id and k.lane = _advance.lane and k.rank = _advance.rank
+            order by k.since desc limit 1
+        ) as m on true
+    ) as n
+    where n.settled and n.since > coalesce(n.was, '-infinity')
+    on conflict do nothing;
+end;
+
+comment on function eve._advance(bigint, smallint, smallint) is
+'Move the mark of a lane and rank up to the visible head, as far as the newest settled probe allows.';
+
+create function eve._probe(queue_id bigint)
+returns void
+language plpgsql
+as $$
+declare
+    -- Tests own eve.now(): the probe takes the earlier of both clocks, read before the transaction id.
+    seen timestamptz := least(pg_catalog.now(), eve.now());
+begin
+    insert into eve.probe (queue_id, xid, at)
+    values (_probe.queue_id, pg_catalog.pg_current_xact_id(), seen)
+    on conflict on constraint probe_pkey do nothing;
+end
+$$;
+
+comment on function eve._probe(bigint) is
+'Record a clock reading that precedes every row which a later transaction can make ready.';
+
+commit;

@@ -1,0 +1,228 @@
+-- item/release.sql · holds are released by what they name. Appends: held, released.
+begin;
+
+create function eve._hold_json(reason text, ref text, owner text, due_at timestamptz)
+returns jsonb
+language sql
+stable
+return (
+    select pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'reason', r.reason,
+        'ref', nullif(_hold_json.ref, ''),
+        'owner', coalesce(_hold_json.owner, r.owner),
+        'trigger', r.trigger,
+        'due_at', _hold_json.due_at))
+    from eve.reason as r
+    where r.decision = 'HOLD' and r.reason = _hold_json.reason
+);
+
+comment on function eve._hold_json(text, text, text, timestamptz) is
+'One element of a hold set, its owner and trigger from the vocabulary where none is given.';
+
+create function eve._lock_holds(c eve.caller, item bigint, wait boolean)
+returns boolean
+language plpgsql
+as $$
+declare
+    present bigint;
+    locked bigint;
+begin
+    if wait then
+        perform from eve.hold as h
+        where h.queue_id = c.queue_id and h.item = _lock_holds.item
+        order by h.reason, h.ref for update;
+        return found;
+    end if;
+    select pg_catalog.count(*) into present from eve.hold as h
+    where h.queue_id = c.queue_id and h.item = _lock_holds.item;
+    select pg_catalog.count(*) into locked from (
+        select from eve.hold as h
+        where h.queue_id = c.queue_id and h.item = _lock_holds.item
+        order by h.reason, h.ref for update skip locked
+    ) as l;
+    return present > 0 and present = locked;
+end
+$$;
+
+comment on function eve._lock_holds(eve.caller, bigint, boolean) is
+'Lock the door rows of a waiting item; without wait false when another transaction holds one.';
+
+create function eve._settle_holds(c eve.caller, item bigint, at timestamptz, holds jsonb, fired text, since timestamptz)
+returns eve.appended
+language plpgsql
+as $$
+declare
+    s eve.state;
+begin
+    s := (select w.queue_state from eve.work_item as w
+        where w.queue_id = c.queue_id and w.item = _settle_holds.item);
+    if s.phase is distinct from 'held' then
+        return null;
+    end if;
+    if pg_catalog.jsonb_array_length(holds) = 0 then
+        return eve._append(c, item, 'released', at,
+            -- What was leased before keeps its place in the order.
+            due_at => least(at, case when s.attempts > 0 then coalesce(s.ready_since, since) else since end),
+            reason => fired);
+    end if;
+    return eve._append(c, item, 'held', at,
+        reason => holds -> 0 ->> 'reason',
+        data => pg_catalog.jsonb_build_object('holds', holds, 'fired', fired));
+end
+$$;
+
+comment on function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz) is
+'Give a waiting item its new hold set: released when it is empty, held with what is left. The caller holds the item''s hold rows.';
+
+create function eve._holds(queue_id bigint, item bigint)
+returns jsonb
+language sql
+stable
+begin atomic
+    select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'reason', h.reason, 'ref', nullif(h.ref, ''), 'owner', h.owner, 'trigger', h.trigger,
+        'due_at', h.due_at)) order by h.reason, h.ref), '[]')
+    from eve.hold as h
+    where h.queue_id = _holds.queue_id and h.item = _holds.item;
+end;
+
+comment on function eve._holds(bigint, bigint) is 'The hold set of an item as JSON.';
+
+create function eve._edge_holds(c eve.caller, item bigint, at timestamptz)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    edges record;
+    holds jsonb := '[]';
+begin
+    select
+        pg_catalog.count(*) filter (where d.on_item is null) as unknown,
+        pg_catalog.count(*) filter (where d.on_item is not null) as open
+    into edges
+    from eve.dependency as d
+    where d.queue_id = c.queue_id and d.item = _edge_holds.item and d.open;
+    -- due_at is when the edges are looked at again: a parent may finish while this is written.
+    if edges.unknown > 0 then
+        holds := holds || eve._hold_json('unknown_dependency', null, null, at);
+    end if;
+    if edges.open > 0 then
+        if eve._cycle(c.queue_id, item) is not null then
+            holds := holds || eve._hold_json('dependency_cycle', null, null, at);
+        end if;
+        holds := holds || eve._hold_json('dependency_not_ready', null, null, at);
+    end if;
+    return holds;
+end
+$$;
+
+comment on function eve._edge_holds(eve.caller, bigint, timestamptz) is
+'The dependency reasons of an item, derived anew from its edges.';
+
+create function eve._rederive(c eve.caller, item bigint, at timestamptz, fired text)
+returns boolean
+language plpgsql
+as $$
+declare
+    was jsonb;
+    kept jsonb;
+    holds jsonb;
+begin
+    -- The caller holds the hold rows; edges whose parent ended meanwhile are closed first.
+    update eve.dependency as d set open = false
+    from eve.work_item as p
+    where d.queue_id = c.queue_id and d.item = _rederive.item and d.open
+        and p.queue_id = d.queue_id and p.item = d.on_item
+        and ((p.queue_state).phase = 'verified'
+            or d.needs = 'ended' and (p.queue_state).phase in
+                ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'));
+    was := eve._holds(c.queue_id, item);
+    select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into kept
+    from pg_catalog.jsonb_array_elements(was) as h (value)
+    where h.value ->> 'trigger' <> 'dependency';
+    holds := kept || eve._edge_holds(c, item, at);
+    update eve.hold as h
+    set open_edges = (
+        select pg_catalog.count(*) from eve.dependency as d
+        where d.queue_id = c.queue_id and d.item = _rederive.item and d.open)
+    where h.queue_id = c.queue_id and h.item = _rederive.item and h.reason = 'dependency_not_ready';
+    if exists (
+        select h.value ->> 'reason', h.value ->> 'ref' from pg_catalog.jsonb_array_elements(was) as h (value)
+        except
+        select h.value ->> 'reason', h.value ->> 'ref' from pg_catalog.jsonb_array_elements(holds) as h (value)
+    ) or pg_catalog.jsonb_array_length(was) <> pg_catalog.jsonb_array_length(holds) then
+        return (eve._settle_holds(c, item, at, holds, fired, null)).version is not null;
+    end if;
+    return false;
+end
+$$;
+
+comment on function eve._rederive(eve.caller, bigint, timestamptz, text) is
+'Derive the dependency reasons of a waiting item anew and release it when none is left. The caller holds its hold rows.';
+
+create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz)
+returns integer
+language plpgsql
+as $$
+declare
+    child record;
+    left_open integer;
+    released integer := 0;
+begin
+    for child in
+        select d.item
+        from eve.dependency as d
+        where d.queue_id = c.queue_id and d.on_item = _close_edges.item and d.open
+            and (_close_edges.phase = 'verified' or d.needs = 'ended')
+        order by d.item
+    loop
+        update eve.dependency as d set open = false
+        where d.queue_id = c.queue_id and d.item = child.item and d.on_item = _close_edges.item and d.open;
+        -- An update, never a mere lock: of two last parents the second waits and then counts to zero.
+        update eve.hold as h set open_edges = h.open_edges - 1
+        where h.queue_id = c.queue_id and h.item = child.item and h.reason = 'dependency_not_ready'
+        returning h.open_edges into left_open;
+        if found and left_open <= 0 then
+            perform eve._lock_holds(c, child.item, true);
+            if eve._rederive(c, child.item, at, 'dependency_ready') then
+                released := released + 1;
+            end if;
+        end if;
+    end loop;
+    return released;
+end
+$$;
+
+comment on function eve._close_edges(eve.caller, bigint, text, timestamptz) is
+'Close the edges that wait for an item which was verified or ended, children in item order, releasing those with nothing left to wait for.';
+
+create function eve._fire(c eve.caller, trigger text, ref text, at timestamptz)
+returns integer
+language plpgsql
+as $$
+declare
+    waiting record;
+    holds jsonb;
+    released integer := 0;
+begin
+    for waiting in
+        select distinct h.item from eve.hold as h
+        where h.queue_id = c.queue_id and h.trigger = _fire.trigger and h.ref = _fire.ref
+        order by h.item
+    loop
+        perform eve._lock_holds(c, waiting.item, true);
+        select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
+        from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, waiting.item)) as h (value)
+        where not (h.value ->> 'trigger' = _fire.trigger and coalesce(h.value ->> 'ref', '') = _fire.ref);
+        perform eve._settle_holds(c, waiting.item, at, holds, _fire.trigger || ' ' || _fire.ref, null);
+        released := released + 1;
+    end loop;
+    return released;
+end
+$$;
+
+comment on function eve._fire(eve.caller, text, text, timestamptz) is
+'Release the holds that name a trigger and a reference.';
+
+commit;

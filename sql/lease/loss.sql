@@ -1,0 +1,108 @@
+-- lease/loss.sql · what becomes of an item whose attempt ended without a completion.
+begin;
+
+create function eve._budget(policy eve.policy, state eve.state)
+returns integer
+language sql
+immutable
+return (policy).attempts + (state).allowance + (state).credits;
+
+comment on function eve._budget(eve.policy, eve.state) is
+'Acquisitions allowed: the policy''s attempts, what unparking humans added and what returns credited.';
+
+create function eve._repeatable(
+    queue_id bigint,
+    item bigint,
+    policy eve.policy,
+    state eve.state,
+    at timestamptz
+)
+returns boolean
+language plpgsql
+stable
+as $$
+declare
+    worse text;
+    first_start timestamptz;
+begin
+    if not state.effect_started and policy.effect_starts then
+        return true;
+    end if;
+    select r.replay_class into worse
+    from eve.intent as i
+    join eve.replay_class as r on r.replay_class in (i.replay_class, policy.replay_class)
+    where i.queue_id = _repeatable.queue_id and i.item = _repeatable.item
+    order by r.severity desc limit 1;
+    if worse = 'safe' then
+        return true;
+    end if;
+    if worse = 'destination_protected' then
+        select min(e.at) into first_start from eve.effect as e
+        where e.queue_id = _repeatable.queue_id and e.item = _repeatable.item and e.kind = 'started';
+        return coalesce(first_start, state.acquired_at)
+            + (policy.protection ->> 'retention')::interval > at;
+    end if;
+    return false;
+end
+$$;
+
+comment on function eve._repeatable(bigint, bigint, eve.policy, eve.state, timestamptz) is
+'Whether another attempt is allowed without reconciliation: safe, protected by the destination for long enough, or no effect started where the class declares starts.';
+
+create function eve._after_loss(
+    queue_id bigint,
+    item bigint,
+    policy eve.policy,
+    state eve.state,
+    at timestamptz
+)
+returns text
+language plpgsql
+stable
+as $$
+begin
+    if not eve._repeatable(queue_id, item, policy, state, at) then
+        return 'uncertain';
+    end if;
+    if state.cancel_requested then
+        return 'uncertain';
+    end if;
+    if state.attempts >= eve._budget(policy, state) then
+        return 'quarantined';
+    end if;
+    return 'ready';
+end
+$$;
+
+comment on function eve._after_loss(bigint, bigint, eve.policy, eve.state, timestamptz) is
+'The phase after a lost lease: uncertain wins over quarantined, quarantined over ready.';
+
+create function eve._backoff(policy eve.policy, attempts integer)
+returns interval
+language sql
+volatile
+return least(
+    (policy).backoff_cap,
+    (policy).backoff_base * least(pg_catalog.power((policy).backoff_factor, least(_backoff.attempts, 64) - 1), 1e6)
+) * (1 - (policy).backoff_jitter * pg_catalog.random());
+
+comment on function eve._backoff(eve.policy, integer) is
+'How long to wait before the next attempt: exponential, capped, with jitter that only shortens.';
+
+create function eve._quarantine_record(state eve.state, why text)
+returns jsonb
+language sql
+immutable
+return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+    'reason', _quarantine_record.why,
+    'attempts', (state).attempts,
+    'last_error', (state).reason,
+    'last_lease', case when (state).acquired_at is not null then pg_catalog.jsonb_build_object(
+        'token', (state).token, 'principal', (state).principal, 'worker', (state).worker,
+        'acquired_at', (state).acquired_at, 'expires_at', (state).expires_at) end
+));
+
+comment on function eve._quarantine_record(eve.state, text) is
+'The structured record of a quarantine: why, attempts, last error, last lease.';
+
+commit;

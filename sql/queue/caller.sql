@@ -1,0 +1,137 @@
+-- queue/caller.sql · who calls, in which queue, as whom. Raises: P0002 for a queue unknown or forbidden, terminal_state_not_owned.
+begin;
+
+create type eve.caller as (
+    queue_id bigint,
+    queue text,
+    actor text,
+    principal text,
+    epoch bigint,
+    halted boolean,
+    durability text,
+    aging_interval interval,
+    request_retention interval,
+    default_pool text,
+    ttl_floor interval,
+    ttl_ceiling interval,
+    tick timestamptz
+);
+
+comment on type eve.caller is
+'The caller of a verb, resolved once: queue, actor (the role behind the call), principal and the facts of the queue.';
+
+create function eve._actor()
+returns text
+language sql
+stable
+return coalesce(
+    (select r.rolname::text from pg_catalog.pg_roles as r
+     where r.rolname = nullif(pg_catalog.current_setting('role'), 'none')),
+    session_user::text
+);
+
+comment on function eve._actor() is
+'The database role behind the call: the role set with SET ROLE, which must exist, else the session user. SECURITY DEFINER does not change it.';
+
+create function eve._look(queue text, capabilities text[])
+returns eve.caller
+language plpgsql
+stable
+as $$
+declare
+    c eve.caller;
+begin
+    if queue is null then
+        perform eve._raise('22004', 'queue is null', null, 'Name a queue.');
+    end if;
+    c.actor := eve._actor();
+    select
+        q.queue_id, q.name, c.actor, a.principal, q.epoch, q.halted, q.durability,
+        q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
+        (select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1)
+    into c
+    from eve.queue as q
+    cross join lateral (
+        select coalesce(x.principal, c.actor) as principal
+        from eve.access as x
+        where x.queue_id = q.queue_id
+            and x.capability = any (_look.capabilities)
+            and eve._member(c.actor, x.role)
+            and eve._member(c.actor, 'eve_' || x.capability)
+        order by x.role = c.actor desc, x.role, x.capability
+        limit 1
+    ) as a
+    where q.name = _look.queue;
+    if not found then
+        perform eve._raise('P0002', pg_catalog.format('unknown queue "%s"', pg_catalog.left(_look.queue, 200)),
+            null, 'Check the name, and that the calling role was given access with eve_grant_access.');
+    end if;
+    return c;
+end
+$$;
+
+comment on function eve._look(text, text[]) is
+'Resolve a caller who only reads. An unknown queue and one without access for any of the capabilities answer alike: P0002.';
+
+create function eve._enter(queue text, capabilities text[])
+returns eve.caller
+language plpgsql
+as $$
+begin
+    -- The transaction id comes before every clock reading and before the halt is read: marks and halt rest on it.
+    perform pg_catalog.pg_current_xact_id();
+    return eve._look(_enter.queue, _enter.capabilities);
+end
+$$;
+
+comment on function eve._enter(text, text[]) is
+'Resolve a caller who may write: assigns the transaction id first, then reads the queue in a statement of its own.';
+
+create function eve._has(c eve.caller, capability text)
+returns boolean
+language sql
+stable
+return eve._member((c).actor, 'eve_' || _has.capability) and exists (
+    select from eve.access as x
+    where x.queue_id = (c).queue_id
+        and x.capability = _has.capability
+        and eve._member((c).actor, x.role)
+);
+
+comment on function eve._has(eve.caller, text) is
+'Whether the caller has a capability: the role, and an access row of the queue.';
+
+create function eve._must_own(c eve.caller, item bigint, capability text)
+returns void
+language plpgsql
+stable
+as $$
+begin
+    if not eve._has(c, capability) then
+        perform eve._refuse('terminal_state_not_owned', c.queue, item,
+            pg_catalog.jsonb_build_object('needs', 'eve_' || capability));
+    end if;
+end
+$$;
+
+comment on function eve._must_own(eve.caller, bigint, text) is
+'Refuse an act of a caller who lacks its capability: terminal_state_not_owned.';
+
+create function eve._clock(c eve.caller)
+returns timestamptz
+language sql
+volatile
+return greatest(eve.now(), (c).tick);
+
+comment on function eve._clock(eve.caller) is
+'A reading of the clock that is never before the last recorded tick of the queue.';
+
+create function eve._everyone()
+returns text[]
+language sql
+immutable
+return '{producer,worker,verifier,operator,human,auditor}'::text[];
+
+comment on function eve._everyone() is 'All six capabilities, for acts whose ownership is checked after entry.';
+
+commit;

@@ -1,0 +1,24 @@
+-- vocabulary/preset.sql · presets answer a policy's questions by name and are recorded as the answerer.
+begin;
+
+create table eve.preset (
+    preset text not null,
+    policy jsonb not null,
+    meaning text not null,
+    constraint preset_pkey primary key (preset)
+);
+
+comment on table eve.preset is
+'Named answers to the questions of a class policy; what a preset leaves open is read from eve.contract. Source: contract, section 14.';
+
+insert into eve.preset (preset, policy, meaning) values
+('job', '{"completion_test": "report", "engine_verifies": true}',
+    'the holder''s report is the test and the engine verifies it'),
+('effect', '{"completion_test": "effects", "engine_verifies": true, "effect_starts": true, "cancel_boundary": "effect_start"}',
+    'complete when every expected effect was observed'),
+('agent_task', '{"completion_test": "review", "engine_verifies": false, "verifier_not_holder": true, "backoff_base": "30 s"}',
+    'a verifier who did not hold the item judges the result'),
+('imported', '{"completion_test": "report", "engine_verifies": true, "backoff_base": "0 s"}',
+    'work taken over from another system''s backlog');
+
+commit;
