@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import keyword
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from support.cluster import Cluster
 
-Row = Any  # a named tuple whose fields are the columns of the answer
+Row = Any  # a named tuple whose fields are the columns of the answer; "class" is `class_`
 Connection = psycopg.Connection[Row]
 
 LOGINS: Mapping[str, str | None] = {  # login → the eve role it is a member of
@@ -51,6 +53,20 @@ begin
 end
 $do$;
 """
+
+
+@lru_cache(maxsize=512)
+def row_of(columns: tuple[str, ...]) -> type[Row]:
+    names = [f"{name}_" if keyword.iskeyword(name) else name for name in columns]
+    return namedtuple("Row", names, rename=True)
+
+
+def named_row(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Row]:
+    """A row factory: fields by name, a Python keyword with an underscore after it."""
+    return cast(
+        Callable[[Sequence[Any]], Row],
+        row_of(tuple(c.name for c in cursor.description or []))._make,
+    )
 
 
 class Clock:
@@ -118,7 +134,7 @@ class Database:
 
     def connect(self, role: str = "postgres", *, autocommit: bool = True) -> Connection:
         """A new connection, rows as named tuples; `with conn.transaction():` for a transaction."""
-        opened = psycopg.connect(self.dsn(role), autocommit=autocommit, row_factory=namedtuple_row)
+        opened = psycopg.connect(self.dsn(role), autocommit=autocommit, row_factory=named_row)
         self._opened.append(opened)
         return opened
 
