@@ -1,4 +1,4 @@
--- grants.sql · one page: who owns everything, and which role may call which verb. The last change of every release.
+-- grants.sql · one page: who owns everything, and which role may call which verb. The last change.
 begin;
 
 do $$
@@ -133,20 +133,27 @@ begin
 end
 $$;
 
--- The installer operates, produces, works and audits; human is never automatic:
+-- The installer operates, produces, works and audits, where it may give these roles; human is never automatic:
 --     grant eve_human to somebody;  select eve_grant_access('queue', 'somebody', 'human');
 do $$
 declare
+    installer record;
     role text;
 begin
+    select r.rolname as name, r.oid, r.rolsuper into strict installer
+    from pg_catalog.pg_roles as r where r.rolname = session_user;
     foreach role in array array['eve_operator', 'eve_producer', 'eve_worker', 'eve_auditor'] loop
-        if not exists (
-            select from pg_catalog.pg_auth_members as m
-            join pg_catalog.pg_roles as g on g.oid = m.roleid
-            join pg_catalog.pg_roles as u on u.oid = m.member
-            where g.rolname = role and u.rolname = session_user) then
-            execute pg_catalog.format('grant %I to %I', role, session_user);
-        end if;
+        continue when case
+            when installer.rolsuper then exists (
+                select from pg_catalog.pg_auth_members as m
+                where m.roleid = pg_catalog.to_regrole(role) and m.member = installer.oid)
+            else pg_catalog.pg_has_role(installer.oid, role, 'USAGE')
+        end;
+        begin
+            execute pg_catalog.format('grant %I to %I', role, installer.name);
+        exception when insufficient_privilege then
+            raise notice 'not granted: %', pg_catalog.format('grant %I to %I;', role, installer.name);
+        end;
     end loop;
 end
 $$;

@@ -1,4 +1,5 @@
--- roles.sql · the owner and the six outer doors, made if absent. Refuses a role of that name that can log in or is a superuser.
+-- roles.sql · the owner and the six outer doors, made if absent.
+-- Refuses a role of that name with more rights than it may have, and an installer who cannot become a member of eve_owner.
 begin;
 
 do $$
@@ -22,6 +23,16 @@ begin
                 hint = 'Make it: nologin nosuperuser nocreaterole nobypassrls.';
         end if;
     end loop;
+    -- Whoever installs without being superuser gives all it makes to eve_owner, now and at each upgrade.
+    if not pg_catalog.pg_has_role(current_user, 'eve_owner', 'USAGE') then
+        execute pg_catalog.format('grant eve_owner to %I', current_user);
+    end if;
+exception when insufficient_privilege then
+    raise exception using
+        errcode = '42501',
+        message = pg_catalog.format('role "%s" may not make or become a member of the roles of eve', current_user),
+        detail = sqlerrm,
+        hint = pg_catalog.format('As a superuser: grant eve_owner to %I;', current_user);
 end
 $$;
 

@@ -118,19 +118,18 @@ declare
     codes text[];
     k eve.candidate;
     picked eve.picked;
-    answer eve.acquisition_answer;
-    streams integer[];
-    blocked integer;
-    unknown text;
+    h eve.held;
+    slots integer[] := '{}';
+    streams integer[] := c.lanes;
+    by_class boolean := false;
     why text;
-    slot integer;
     paused boolean;
     granted integer := 0;
     condemned integer := 0;
     given integer := 0;
-    passed bigint[] := '{}';
+    read_committed boolean := pg_catalog.current_setting('transaction_isolation') = 'read committed';
 begin
-    if pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
+    if not read_committed then
         -- Above READ COMMITTED the halt was read in an old snapshot: a halt since then is 40001 here.
         perform from eve.queue as q where q.queue_id = c.queue_id for share;
     end if;
@@ -148,29 +147,27 @@ begin
     if paused then
         door.blocked := 'pool is paused';
     end if;
-    door.free := pg_catalog.cardinality(handed) > 0 or exists (
-        select from eve.free_slot as f
-        where f.queue_id = c.queue_id and f.pool = _acquire.pool and f.seq >= coalesce((
-            select m.seq from eve.slot_mark as m
-            where m.queue_id = f.queue_id and m.pool = f.pool
-            order by m.seq desc limit 1), 0))
-        or exists (
-            select from eve.free_slot as f where f.queue_id = c.queue_id and f.pool = _acquire.pool);
-    if not door.free and door.slots > 0
-        and pg_catalog.current_setting('transaction_isolation') = 'read committed' then
+    -- Slots of leases that this call has ended are used first, if they are of this pool and it still has them.
+    foreach h in array handed loop
+        if h.pool = pool and h.number <= door.slots then
+            slots := slots || h.number;
+        else
+            perform eve._put_slot(c.queue_id, h.pool, h.number);
+        end if;
+    end loop;
+    door.free := slots <> '{}' or eve._slot_free(c.queue_id, pool);
+    if not door.free and door.slots > 0 and read_committed then
         perform eve._recover_lapsed(c, at, 16, '[]');
-        door.free := exists (
-            select from eve.free_slot as f where f.queue_id = c.queue_id and f.pool = _acquire.pool);
+        door.free := eve._slot_free(c.queue_id, pool);
     end if;
     if item is not null then
         -- A named item: its door row first, never waiting; then the state.
         k := eve._candidate(c, item);
         if k.item is null then
-            perform eve._raise('P0002', pg_catalog.format('unknown item %s', item),
-                pg_catalog.jsonb_build_object('item', item), 'Items are numbered by eve_submit.');
+            perform eve._refuse('unknown_item', c.queue, item);
         end if;
         if (k.state).phase = 'ready' then
-            select r.item, r.class_id, r.lane, r.rank, r.late, r.ready_since into picked
+            select r.item, r.class_id, r.lane, r.rank, r.late, r.ready_since, null into picked
             from eve.ready as r
             where r.queue_id = c.queue_id and r.lane = k.lane and r.rank = (k.state).rank
                 and r.late = (k.state).late and r.ready_since = (k.state).ready_since
@@ -182,115 +179,101 @@ begin
         door.blocked := case
             when door.blocked is not null then door.blocked
             when k.class_paused then 'class is paused'
-            when (k.policy).pools is not null and pool <> all ((k.policy).pools) then 'class may not run in this pool'
-            when classes is not null and k.class <> all (classes) then 'class is not one of those asked for'
-            when (k.state).phase = 'ready' and picked.item is null then 'another transaction is taking it'
-            when (k.state).phase = 'ready' then case eve._condemn(c, k, at)
-                when 'deadline_passed' then 'deadline_passed'
-                when 'value_window_ended' then 'value_window_ended'
-                when 'payload_invalid' then 'payload_invalid' end
+            when (k.policy).pools is not null and pool <> all ((k.policy).pools)
+                then 'class may not run in this pool'
+            when classes is not null and k.class <> all (classes)
+                then 'class is not one of those asked for'
+            when (k.state).phase = 'ready' and picked.item is null
+                then 'another transaction is taking it'
+            when (k.state).phase = 'ready'
+                then nullif(eve._condemn(c, k, at), 'max attempts exceeded')
         end;
         codes := eve._gates(door);
-        if codes is null and pg_catalog.cardinality(handed) > 0 then
-            slot := handed[1].number;
-            given := 1;
-        elsif codes is null then
-            slot := eve._take_slot(c.queue_id, pool);
-            if slot is null then
+        if codes is null then
+            picked.slot := coalesce(slots[1], eve._take_slot(c.queue_id, pool));
+            if picked.slot is null then
                 codes := array['concurrency_exhausted'];
             end if;
         end if;
         if codes is not null then
             return next eve._refused(c, item, pool, door, codes, at);
         else
+            given := least(1, pg_catalog.cardinality(slots));
             perform eve._take_ready(c, picked);
             perform eve._promise(c, coalesce(ttl, (k.policy).ttl));
-            return next eve._grant(c, k, worker, pool, slot, ttl);
+            return next eve._grant(c, k, worker, pool, picked.slot, ttl);
         end if;
-    else
-        codes := eve._gates(door);
-        if codes is not null then
-            return next eve._refused(c, null, pool, door, codes, at);
-            perform eve._put_slots(c, handed, 0);
-            return;
-        end if;
-        if classes is not null then
-            select u.name into unknown from pg_catalog.unnest(classes) as u (name)
-            where not exists (
-                select from eve.work_class as w where w.queue_id = c.queue_id and w.name = u.name)
-            limit 1;
-            if found then
-                perform eve._raise('P0002', pg_catalog.format('unknown class "%s"', coalesce(pg_catalog.left(unknown, 200), 'null')),
-                    null, 'Define it with eve_define_class.');
+        perform eve._put_slots(c, pool, slots[given + 1:]);
+        return;
+    end if;
+    codes := eve._gates(door);
+    if codes is not null then
+        perform eve._put_slots(c, pool, slots);
+        return next eve._refused(c, null, pool, door, codes, at);
+        return;
+    end if;
+    if classes is not null or c.restricted then
+        by_class := true;
+        streams := eve._runnable(c, classes, pool);
+    end if;
+    while granted < max_items and condemned < 16 and pg_catalog.cardinality(streams) > 0 loop
+        picked := eve._pick(c, streams, by_class, at, pool, slots[given + 1], ttl is null);
+        exit when picked.item is null;
+        if picked.slot is null then
+            if granted = 0 then
+                return next eve._refused(c, null, pool, door, array['concurrency_exhausted'], at);
+                return;
             end if;
+            exit;
         end if;
-        select
-            pg_catalog.array_agg(w.class_id) filter (where
-                not w.paused and (classes is null or w.name = any (classes))
-                and ((r.policy).pools is null or pool = any ((r.policy).pools))),
-            pg_catalog.count(*) filter (where not (
-                not w.paused and (classes is null or w.name = any (classes))
-                and ((r.policy).pools is null or pool = any ((r.policy).pools))))
-        into streams, blocked
-        from eve.work_class as w
-        join eve.class_revision as r
-            on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
-        where w.queue_id = c.queue_id;
-        while granted < max_items and condemned < 16 and streams is not null loop
-            picked := eve._pick(c, case when blocked > 0 then streams end, at, passed);
-            exit when picked.item is null;
-            k := eve._candidate(c, picked.item);
-            why := eve._condemn(c, k, at);
+        k := eve._candidate(c, picked.item);
+        why := eve._condemn(c, k, at);
+        if why is null then
+            door := eve._facts(c, k, door);
+            codes := eve._gates(door);
+        end if;
+        if why is not null or codes is not null then
+            if slots[given + 1] is null then
+                perform eve._put_slot(c.queue_id, pool, picked.slot);
+            end if;
             if why is not null then
                 perform eve._record_condemned(c, k, picked, why, at);
                 condemned := condemned + 1;
                 continue;
             end if;
-            door := eve._facts(c, k, door);
-            if granted > 0 then
-                -- Its own slot was seen only for the first of a batch: the rest must find one.
-                door.free := true;
+            if ttl is null then
+                -- The row as it was: the transaction that took it puts it back, so no mark has passed it.
+                insert into eve.ready (queue_id, lane, rank, late, ready_since, item, class_id)
+                values (c.queue_id, picked.lane, picked.rank, picked.late, picked.ready_since,
+                    picked.item, picked.class_id);
             end if;
-            codes := eve._gates(door);
-            if codes is null and given < coalesce(pg_catalog.cardinality(handed), 0) then
-                given := given + 1;
-                slot := handed[given].number;
-            elsif codes is null then
-                slot := eve._take_slot(c.queue_id, pool);
-                if slot is null then
-                    codes := array['concurrency_exhausted'];
-                end if;
-            end if;
-            if codes is not null then
-                if granted = 0 then
-                    return next eve._refused(c,
-                        case when codes[1] = 'concurrency_exhausted' then null else k.item end, pool, door, codes, at);
-                    granted := -1;
-                end if;
-                exit;
-            end if;
-            perform eve._take_ready(c, picked);
             if granted = 0 then
-                perform eve._promise(c, coalesce(ttl, (k.policy).ttl));
+                perform eve._put_slots(c, pool, slots[given + 1:]);
+                return next eve._refused(c, k.item, pool, door, codes, at);
+                return;
             end if;
-            answer := eve._grant(c, k, worker, pool, slot, ttl);
-            return next answer;
-            granted := granted + 1;
-            if pg_catalog.random() < 0.004 then
-                perform eve._advance(c.queue_id, picked.lane, picked.rank);
-                perform eve._probe(c.queue_id);
-            end if;
-        end loop;
-        if granted = 0 then
-            answer := null;
-            answer.granted := false;
-            answer.pool := pool;
-            answer.next_at := eve._next_at(c.queue_id);
-            answer.replayed := false;
-            return next answer;
+            exit;
         end if;
+        if slots[given + 1] is not null then
+            given := given + 1;
+        end if;
+        if ttl is not null then
+            perform eve._take_ready(c, picked);
+        end if;
+        if granted = 0 then
+            perform eve._promise(c, coalesce(ttl, (k.policy).ttl));
+        end if;
+        return next eve._grant(c, k, worker, pool, picked.slot, ttl);
+        granted := granted + 1;
+        if pg_catalog.random() < 0.004 then
+            perform eve._advance(c.queue_id, picked.lane, picked.rank);
+            perform eve._probe(c.queue_id);
+        end if;
+    end loop;
+    perform eve._put_slots(c, pool, slots[given + 1:]);
+    if granted = 0 then
+        return next eve._nothing_ready(c, pool);
     end if;
-    perform eve._put_slots(c, handed, given);
 end
 $$;
 
@@ -302,15 +285,14 @@ returns void
 language plpgsql
 as $$
 declare
-    cap bigint := greatest(1000, least(extract(epoch from ttl) * 1000, 2147483647));
-    now_ms bigint;
+    cap interval := greatest(interval '1 s', least(ttl, interval '24 days'));
+    idle interval := pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval;
 begin
     perform eve._durable(c);
     -- A transaction left open holds its slot: it may idle no longer than the lease lasts.
-    select s.setting into now_ms from pg_catalog.pg_settings as s
-    where s.name = 'idle_in_transaction_session_timeout';
-    if now_ms = 0 or now_ms > cap then
-        perform pg_catalog.set_config('idle_in_transaction_session_timeout', cap::text, true);
+    if idle = interval '0' or idle > cap then
+        perform pg_catalog.set_config('idle_in_transaction_session_timeout',
+            ceil(extract(epoch from cap) * 1000)::bigint::text, true);
     end if;
 end
 $$;
@@ -318,20 +300,90 @@ $$;
 comment on function eve._promise(eve.caller, interval) is
 'Before a grant: durability, and a bound on how long the granting transaction may idle.';
 
-create function eve._put_slots(c eve.caller, handed eve.held[], given integer)
+create function eve._put_slots(c eve.caller, pool text, numbers integer[])
 returns void
 language plpgsql
 as $$
 declare
-    h eve.held;
+    number integer;
 begin
-    foreach h in array coalesce(handed[given + 1:], '{}') loop
-        perform eve._put_slot(c.queue_id, h.pool, h.number);
+    foreach number in array numbers loop
+        perform eve._put_slot(c.queue_id, pool, number);
     end loop;
 end
 $$;
 
-comment on function eve._put_slots(eve.caller, eve.held[], integer) is
-'Put back the slots of finished leases from the given place on.';
+comment on function eve._put_slots(eve.caller, text, integer[]) is
+'Put back slots of finished leases that no new lease took over.';
+
+create function eve._slot_free(queue_id bigint, pool text)
+returns boolean
+language plpgsql
+as $$
+begin
+    -- From the mark on first: what was taken before it lies behind.
+    return exists (
+        select from eve.free_slot as f
+        where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool and f.seq >= coalesce((
+            select m.seq from eve.slot_mark as m
+            where m.queue_id = _slot_free.queue_id and m.pool = _slot_free.pool
+            order by m.seq desc limit 1), 0))
+        or exists (
+            select from eve.free_slot as f
+            where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool);
+end
+$$;
+
+comment on function eve._slot_free(bigint, text) is
+'Whether a free slot of the pool is visible. Volatile: each call sees what has committed.';
+
+create function eve._runnable(c eve.caller, classes text[], pool text)
+returns integer[]
+language plpgsql
+stable
+as $$
+declare
+    unknown text;
+begin
+    select u.name into unknown from pg_catalog.unnest(classes) as u (name)
+    where not exists (
+        select from eve.work_class as w where w.queue_id = c.queue_id and w.name = u.name)
+    limit 1;
+    if found then
+        perform eve._raise('P0002', pg_catalog.format('unknown class "%s"', pg_catalog.left(unknown, 200)),
+            null, 'Define it with eve_define_class.');
+    end if;
+    return array(
+        select w.class_id
+        from eve.work_class as w
+        join eve.class_revision as r
+            on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
+        where w.queue_id = c.queue_id and not w.paused
+            and (classes is null or w.name = any (classes))
+            and ((r.policy).pools is null or pool = any ((r.policy).pools)));
+end
+$$;
+
+comment on function eve._runnable(eve.caller, text[], text) is
+'The classes that may run now: not paused, asked for, allowed in the pool. Refuses an unknown class with P0002.';
+
+create function eve._nothing_ready(c eve.caller, pool text)
+returns eve.acquisition_answer
+language plpgsql
+stable
+as $$
+declare
+    answer eve.acquisition_answer;
+begin
+    answer.granted := false;
+    answer.pool := pool;
+    answer.next_at := eve._next_at(c.queue_id);
+    answer.replayed := false;
+    return answer;
+end
+$$;
+
+comment on function eve._nothing_ready(eve.caller, text) is
+'The answer of an empty queue: no refusal, and when something may be ready.';
 
 commit;

@@ -57,14 +57,18 @@ comment on function eve._candidate(eve.caller, bigint) is
 
 create function eve._condemn(c eve.caller, k eve.candidate, at timestamptz)
 returns text
-language sql
+language plpgsql
 immutable
-return case
-    when _condemn.at + (k).margin >= (k).deadline then 'deadline_passed'
-    when _condemn.at >= (k).value_until then 'value_window_ended'
-    when ((k).state).attempts >= eve._budget((k).policy, (k).state) then 'max attempts exceeded'
-    when (k).payload_size > ((k).policy).payload_limit then 'payload_invalid'
-end;
+as $$
+begin
+    return case
+        when at + k.margin >= k.deadline then 'deadline_passed'
+        when at >= k.value_until then 'value_window_ended'
+        when (k.state).attempts >= eve._budget(k.policy, k.state) then 'max attempts exceeded'
+        when k.payload_size > (k.policy).payload_limit then 'payload_invalid'
+    end;
+end
+$$;
 
 comment on function eve._condemn(eve.caller, eve.candidate, timestamptz) is
 'Why a ready item may not be leased after all: deadline, value window, budget, or a payload that its present policy refuses.';

@@ -7,12 +7,19 @@ create type eve.picked as (
     lane smallint,
     rank smallint,
     late boolean,
-    ready_since timestamptz
+    ready_since timestamptz,
+    slot integer
 );
 
-comment on type eve.picked is 'A ready row that the caller has locked.';
+comment on type eve.picked is
+'A ready row that the caller has locked or taken, and the slot for it (null: there was none).';
 
-create function eve._effective_rank(rank smallint, ready_since timestamptz, aging_interval interval, at timestamptz)
+create function eve._effective_rank(
+    rank smallint,
+    ready_since timestamptz,
+    aging_interval interval,
+    at timestamptz
+)
 returns integer
 language sql
 immutable
@@ -23,53 +30,29 @@ return greatest(0, _effective_rank.rank - floor(
 comment on function eve._effective_rank(smallint, timestamptz, interval, timestamptz) is
 'Rank aged by one class for each whole aging interval waited, never below 0.';
 
-create function eve._pick(c eve.caller, classes integer[], at timestamptz, passed bigint[])
+create function eve._pick(
+    c eve.caller,
+    streams integer[],
+    by_class boolean,
+    at timestamptz,
+    pool text,
+    slot integer,
+    take boolean
+)
 returns eve.picked
 language plpgsql
 as $$
 declare
     picked eve.picked;
     best record;
-    -- A stream is a lane, or a class where some of the classes may not run; each has 4 ranks, fresh and late.
-    streams integer[];
+    -- A stream is a lane, or a class where only some may run; each has 4 ranks, fresh and late: 8 places.
     cursor_since timestamptz[];
     cursor_item bigint[];
     place integer;
 begin
-    if classes is null then
-        select pg_catalog.array_agg(distinct k.lane::integer) into streams
-        from eve.work_class as k where k.queue_id = c.queue_id;
-    else
-        streams := classes;
-    end if;
     loop
         -- Within a rank the oldest is the best, so only heads are compared.
-        if classes is null then
-            select h.*, n.place into best
-            from pg_catalog.generate_series(0, 8 * pg_catalog.cardinality(streams) - 1) as n (place)
-            cross join lateral (
-                select
-                    streams[n.place / 8 + 1]::smallint as lane,
-                    (n.place / 2 % 4)::smallint as rank,
-                    n.place % 2 = 1 as late
-            ) as s
-            cross join lateral (
-                select r.item, r.class_id, r.lane, r.rank, r.late, r.ready_since
-                from eve.ready as r
-                where r.queue_id = c.queue_id and r.lane = s.lane and r.rank = s.rank and r.late = s.late
-                    and (r.ready_since, r.item) > (
-                        coalesce(cursor_since[n.place + 1], case when s.late then '-infinity' else coalesce((
-                            select m.since from eve.mark as m
-                            where m.queue_id = c.queue_id and m.lane = s.lane and m.rank = s.rank
-                            order by m.since desc limit 1), '-infinity') end),
-                        coalesce(cursor_item[n.place + 1], 0))
-                order by r.ready_since, r.item limit 1
-            ) as h
-            order by
-                eve._effective_rank(h.rank, h.ready_since, c.aging_interval, _pick.at),
-                h.ready_since, h.item
-            limit 1;
-        else
+        if by_class then
             select h.*, n.place into best
             from pg_catalog.generate_series(0, 8 * pg_catalog.cardinality(streams) - 1) as n (place)
             cross join lateral (
@@ -88,10 +71,35 @@ begin
                 where r.queue_id = c.queue_id and r.class_id = s.class_id and r.rank = s.rank
                     and r.late = s.late
                     and (r.ready_since, r.item) > (
-                        coalesce(cursor_since[n.place + 1], case when s.late then '-infinity' else coalesce((
+                        coalesce(cursor_since[n.place + 1], case when s.late then null else (
                             select m.since from eve.mark as m
                             where m.queue_id = c.queue_id and m.lane = k.lane and m.rank = s.rank
-                            order by m.since desc limit 1), '-infinity') end),
+                            order by m.since desc limit 1) end, '-infinity'),
+                        coalesce(cursor_item[n.place + 1], 0))
+                order by r.ready_since, r.item limit 1
+            ) as h
+            order by
+                eve._effective_rank(h.rank, h.ready_since, c.aging_interval, _pick.at),
+                h.ready_since, h.item
+            limit 1;
+        else
+            select h.*, n.place into best
+            from pg_catalog.generate_series(0, 8 * pg_catalog.cardinality(streams) - 1) as n (place)
+            cross join lateral (
+                select
+                    streams[n.place / 8 + 1]::smallint as lane,
+                    (n.place / 2 % 4)::smallint as rank,
+                    n.place % 2 = 1 as late
+            ) as s
+            cross join lateral (
+                select r.item, r.class_id, r.lane, r.rank, r.late, r.ready_since
+                from eve.ready as r
+                where r.queue_id = c.queue_id and r.lane = s.lane and r.rank = s.rank and r.late = s.late
+                    and (r.ready_since, r.item) > (
+                        coalesce(cursor_since[n.place + 1], case when s.late then null else (
+                            select m.since from eve.mark as m
+                            where m.queue_id = c.queue_id and m.lane = s.lane and m.rank = s.rank
+                            order by m.since desc limit 1) end, '-infinity'),
                         coalesce(cursor_item[n.place + 1], 0))
                 order by r.ready_since, r.item limit 1
             ) as h
@@ -101,17 +109,38 @@ begin
             limit 1;
         end if;
         if best.item is null then
+            if picked.slot is not null and slot is null then
+                perform eve._put_slot(c.queue_id, pool, picked.slot);
+            end if;
             return null;
         end if;
-        picked := null;
-        if best.item <> all (passed) then
-            select r.item, r.class_id, r.lane, r.rank, r.late, r.ready_since into picked
-            from eve.ready as r
+        -- The slot is taken when a head was seen, so that an idle caller writes nothing.
+        picked.slot := coalesce(picked.slot, slot, eve._take_slot(c.queue_id, pool));
+        if picked.slot is null then
+            picked.item := best.item;
+            return picked;
+        end if;
+        if take then
+            delete from eve.ready as r
+            where r.queue_id = c.queue_id and r.lane = best.lane and r.rank = best.rank
+                and r.late = best.late and r.ready_since = best.ready_since and r.item = (
+                    select x.item from eve.ready as x
+                    where x.queue_id = c.queue_id and x.lane = best.lane and x.rank = best.rank
+                        and x.late = best.late and x.ready_since = best.ready_since and x.item = best.item
+                    for update skip locked);
+        else
+            perform from eve.ready as r
             where r.queue_id = c.queue_id and r.lane = best.lane and r.rank = best.rank
                 and r.late = best.late and r.ready_since = best.ready_since and r.item = best.item
             for update skip locked;
         end if;
-        if picked.item is not null then
+        if found then
+            picked.item := best.item;
+            picked.class_id := best.class_id;
+            picked.lane := best.lane;
+            picked.rank := best.rank;
+            picked.late := best.late;
+            picked.ready_since := best.ready_since;
             return picked;
         end if;
         -- Held by another transaction, or gone: only this cursor moves past it.
@@ -122,18 +151,19 @@ begin
 end
 $$;
 
-comment on function eve._pick(eve.caller, integer[], timestamptz, bigint[]) is
-'Lock the next ready row in queue order, or null when every head is at its end. classes null: all of them. Rows in passed are left out.';
+comment on function eve._pick(
+    eve.caller, integer[], boolean, timestamptz, text, integer, boolean
+) is
+'The next ready row in queue order, taken or only locked, with a slot for it (the one given, or one of the pool); null when every head is at its end. Streams are lanes, or classes where not all of them may run.';
 
 create function eve._take_ready(c eve.caller, picked eve.picked)
-returns boolean
+returns void
 language plpgsql
 as $$
 begin
     delete from eve.ready as r
     where r.queue_id = c.queue_id and r.lane = picked.lane and r.rank = picked.rank
         and r.late = picked.late and r.ready_since = picked.ready_since and r.item = picked.item;
-    return found;
 end
 $$;
 

@@ -32,7 +32,7 @@ begin
     select i.depth, i.class_id into parent
     from eve.intent as i
     where i.queue_id = c.queue_id and i.item = under.item;
-    l.depth := parent.depth + 1;
+    l.depth := (parent.depth + 1)::smallint;
     policy := eve._policy(c.queue_id, parent.class_id, null);
     if l.depth > policy.child_depth or (
         select pg_catalog.count(*) from (

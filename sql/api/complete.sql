@@ -13,6 +13,9 @@ returns eve.finish_answer
 language plpgsql
 security definer
 set search_path to pg_catalog, pg_temp
+set plan_cache_mode to force_generic_plan
+set enable_seqscan to off
+set enable_bitmapscan to off
 as $$
 declare
     c eve.caller;
@@ -53,12 +56,16 @@ returns setof eve.finish_answer
 language plpgsql
 security definer
 set search_path to pg_catalog, pg_temp
+set plan_cache_mode to force_generic_plan
+set enable_seqscan to off
+set enable_bitmapscan to off
 as $$
 declare
     c eve.caller;
     answers eve.finish_answer[];
     answer eve.finish_answer;
     handed eve.held[];
+    h eve.held;
     prior jsonb;
 begin
     c := eve._enter(queue, '{worker}');
@@ -83,7 +90,9 @@ begin
     perform eve._durable(c);
     select m.answers, m.handed into answers, handed
     from eve._complete_many(c, items, tokens, results, all_or_nothing, null, null) as m;
-    perform eve._put_slots(c, handed, 0);
+    foreach h in array handed loop
+        perform eve._put_slot(c.queue_id, h.pool, h.number);
+    end loop;
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answers));
     end if;

@@ -21,8 +21,8 @@ begin
         select coalesce(max(k.class_id), 0) + 1 into id from eve.work_class as k where k.queue_id = c.queue_id;
         next_revision := 1;
         -- A class that can be blocked apart from the others gets a lane of its own, as long as there is one.
-        select case when not policy.own_lane and policy.pools is null then 1
-            else least(coalesce(max(k.lane) filter (where k.lane > 1), 1) + 1, 16) end
+        select (case when not policy.own_lane and policy.pools is null then 1
+            else least(coalesce(max(k.lane) filter (where k.lane > 1), 1) + 1, 16) end)::smallint
         into lane from eve.work_class as k where k.queue_id = c.queue_id;
     end if;
     return eve._queue_event(c, 'class_defined', pg_catalog.jsonb_build_object(

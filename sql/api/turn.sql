@@ -18,19 +18,19 @@ returns setof eve.turn_answer
 language plpgsql
 security definer
 set search_path to pg_catalog, pg_temp
+set plan_cache_mode to force_generic_plan
+set enable_seqscan to off
+set enable_bitmapscan to off
 as $$
 declare
     c eve.caller;
     prior jsonb;
     finished eve.finish_answer[];
     handed eve.held[] := '{}';
-    kept eve.held[] := '{}';
-    h eve.held;
     f eve.finish_answer;
     a eve.acquisition_answer;
     answer eve.turn_answer;
     answers eve.turn_answer[] := '{}';
-    target text;
 begin
     c := eve._enter(queue, '{worker}');
     perform eve._check_acquire(worker, classes, max_items, ttl);
@@ -59,7 +59,6 @@ begin
     end if;
     perform eve._housekeep(c, eve._clock(c));
     perform eve._durable(c);
-    target := coalesce(pool, c.default_pool);
     if cardinality(items) > 0 or cardinality(tokens) > 0 then
         select m.answers, m.handed into finished, handed
         from eve._complete_many(c, items, tokens, results, all_or_nothing, null, null) as m;
@@ -77,19 +76,9 @@ begin
             answer.replayed := f.replayed;
             answers := answers || answer;
         end loop;
-        -- Only slots of the pool asked for can be handed over, and only those the pool still has.
-        foreach h in array handed loop
-            if h.pool = target and exists (
-                select from eve.pool as p
-                where p.queue_id = c.queue_id and p.pool = h.pool and h.number <= p.slots) then
-                kept := kept || h;
-            else
-                perform eve._put_slot(c.queue_id, h.pool, h.number);
-            end if;
-        end loop;
     end if;
     for a in
-        select * from eve._acquire(c, worker, null, classes, target, ttl, max_items, kept)
+        select * from eve._acquire(c, worker, null, classes, coalesce(pool, c.default_pool), ttl, max_items, handed)
     loop
         answer := null;
         answer.part := 'acquire';

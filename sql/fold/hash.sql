@@ -16,7 +16,7 @@ comment on function eve._bin(bytea) is
 create function eve._bin(value text)
 returns bytea
 language sql
-immutable
+stable
 return case
     when _bin.value is null then '\xffffffff'::bytea
     else pg_catalog.int4send(pg_catalog.octet_length(_bin.value))
@@ -51,7 +51,7 @@ create function eve._hash(
 )
 returns bytea
 language sql
-immutable
+stable
 return pg_catalog.sha256(
     coalesce(_hash.previous, ''::bytea)
     || pg_catalog.int8send(_hash.queue_id)

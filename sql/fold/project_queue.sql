@@ -1,6 +1,33 @@
 -- fold/project_queue.sql · item 0: what the queue's own events make of queue, class, pool, access and decision.
 begin;
 
+create function eve._summarise_classes(queue_id bigint)
+returns void
+language plpgsql
+as $$
+begin
+    update eve.queue as q
+    set ttl_floor = w.floor, ttl_ceiling = w.ceiling, lanes = w.lanes, restricted = w.restricted
+    from (
+        select
+            min((r.policy).ttl_floor) as floor,
+            max((r.policy).ttl_ceiling) as ceiling,
+            pg_catalog.array_agg(distinct k.lane::integer order by k.lane::integer) as lanes,
+            pg_catalog.bool_or(k.paused or (r.policy).pools is not null) as restricted
+        from eve.work_class as k
+        join eve.class_revision as r
+            on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
+        where k.queue_id = _summarise_classes.queue_id
+    ) as w
+    where q.queue_id = _summarise_classes.queue_id and w.lanes is not null
+        and (q.ttl_floor, q.ttl_ceiling, q.lanes, q.restricted)
+            is distinct from (w.floor, w.ceiling, w.lanes, w.restricted);
+end
+$$;
+
+comment on function eve._summarise_classes(bigint) is
+'Keep on the queue row what every acquisition asks of the classes: the span of lease times, the lanes, whether any class is paused or bound to pools.';
+
 create function eve._project_queue(
     queue_id bigint,
     version integer,
@@ -19,11 +46,11 @@ begin
         when 'queue_created' then
             insert into eve.queue (
                 queue_id, name, durability, aging_interval, request_retention, default_pool, epoch,
-                halted, ttl_floor, ttl_ceiling, created_at)
+                halted, ttl_floor, ttl_ceiling, lanes, restricted, created_at)
             select
                 _project_queue.queue_id, data ->> 'name', data ->> 'durability', c.aging_interval,
                 (data ->> 'request_retention')::interval, 'local', 0, false, c.ttl_floor,
-                c.ttl_ceiling, _project_queue.at
+                c.ttl_ceiling, '{}', false, _project_queue.at
             from eve.contract as c;
             insert into eve.keeper (queue_id) values (_project_queue.queue_id);
             insert into eve.pool (queue_id, pool, slots, paused)
@@ -50,16 +77,7 @@ begin
                 where k.queue_id = _project_queue.queue_id
                     and k.class_id = (data ->> 'class_id')::integer;
             end if;
-            update eve.queue as q set ttl_floor = w.floor, ttl_ceiling = w.ceiling
-            from (
-                select min((r.policy).ttl_floor) as floor, max((r.policy).ttl_ceiling) as ceiling
-                from eve.work_class as k
-                join eve.class_revision as r
-                    on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
-                where k.queue_id = _project_queue.queue_id
-            ) as w
-            where q.queue_id = _project_queue.queue_id
-                and (q.ttl_floor, q.ttl_ceiling) is distinct from (w.floor, w.ceiling);
+            perform eve._summarise_classes(queue_id);
         when 'pool_defined' then
             insert into eve.pool (queue_id, pool, slots, paused)
             values (_project_queue.queue_id, data ->> 'pool', 0, false);
@@ -123,6 +141,7 @@ begin
             where k.queue_id = _project_queue.queue_id and k.name = data ->> 'class';
             update eve.pool as p set paused = _project_queue.kind = 'paused'
             where p.queue_id = _project_queue.queue_id and p.pool = data ->> 'pool';
+            perform eve._summarise_classes(queue_id);
         when 'epoch_started' then
             update eve.queue as q set epoch = _project_queue.epoch
             where q.queue_id = _project_queue.queue_id;

@@ -25,8 +25,7 @@ begin
         from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = _act_on.item and w.item > 0;
         if not found then
-            perform eve._raise('P0002', pg_catalog.format('unknown item %s', coalesce(item::text, 'null')),
-                pg_catalog.jsonb_build_object('item', item), 'Items are numbered by eve_submit.');
+            perform eve._refuse('unknown_item', c.queue, item);
         end if;
         seen := (a.state).phase;
         if seen = 'ready' then

@@ -27,8 +27,7 @@ begin
     s := (select w.queue_state from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = _absent_fault.item and w.item > 0);
     if s.version is null then
-        perform eve._raise('P0002', pg_catalog.format('unknown item %s', coalesce(item::text, 'null')),
-            pg_catalog.jsonb_build_object('item', item), 'Items are numbered by eve_submit.');
+        return 'unknown_item';
     end if;
     -- The right token without a lease row: the lease has lapsed and was recovered.
     return case when token = s.token and token > 0 then 'not_lease_holder' else 'stale_fence' end;
@@ -36,7 +35,7 @@ end
 $$;
 
 comment on function eve._absent_fault(eve.caller, bigint, bigint) is
-'The refusal where no lease row has the token: stale_fence, or not_lease_holder when the last lease lapsed. Refuses an unknown item with P0002.';
+'The refusal where no lease row has the token: stale_fence, not_lease_holder when the last lease lapsed, or unknown_item.';
 
 create function eve._fence_read(c eve.caller, item bigint, token bigint)
 returns eve.held
@@ -70,25 +69,26 @@ as $$
 declare
     h eve.held;
 begin
-    select k.item, k.token, k.pool, k.number, k.principal, k.worker, k.acquired_at, k.expires_at, null
-    into h
-    from eve.held_slot as k
+    delete from eve.held_slot as k
     where k.queue_id = c.queue_id and k.item = _fence_take.item and k.token = _fence_take.token
-    for update;
-    h.fault := case
-        when h.token is null then eve._absent_fault(c, item, token)
-        when h.principal <> c.principal then 'not_lease_holder'
-        when h.expires_at <= eve._clock(c) then 'not_lease_holder'
-    end;
-    if h.fault is null then
-        delete from eve.held_slot as k
-        where k.queue_id = c.queue_id and k.item = _fence_take.item and k.token = _fence_take.token;
+        and k.principal = c.principal
+    returning k.item, k.token, k.pool, k.number, k.principal, k.worker, k.acquired_at, k.expires_at, null
+    into h;
+    if h.token is null then
+        return eve._fence_read(c, item, token);
+    end if;
+    -- The clock is read after the lock: a lease that lapsed while this call waited is put back as it was.
+    if h.expires_at <= eve._clock(c) then
+        insert into eve.held_slot (
+            queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at)
+        values (c.queue_id, h.item, h.token, h.pool, h.number, h.principal, h.worker, h.acquired_at, h.expires_at);
+        h.fault := 'not_lease_holder';
     end if;
     return h;
 end
 $$;
 
 comment on function eve._fence_take(eve.caller, bigint, bigint) is
-'Judge a lease like eve._fence_read and, when it stands, delete its row: the door row of a finish.';
+'Take a lease row, the door row of a finish, when the lease stands; else judge it like eve._fence_read.';
 
 commit;

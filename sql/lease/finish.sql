@@ -1,16 +1,24 @@
 -- lease/finish.sql · what completing, failing and returning an item mean. Appends: completed, reported, failed, returned.
 begin;
 
-create function eve._finish_args(result jsonb, extra jsonb)
+create function eve._complete_args(result jsonb, evidence jsonb)
 returns jsonb
-language sql
-immutable
-return nullif(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-    'result_sha256', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(_finish_args.result::text, 'UTF8')), 'hex')
-)) || coalesce(pg_catalog.jsonb_strip_nulls(_finish_args.extra), '{}'), '{}');
+language plpgsql
+stable
+as $$
+begin
+    if result is null and evidence is null then
+        return null;
+    end if;
+    return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'result_sha256', pg_catalog.encode(
+            pg_catalog.sha256(pg_catalog.convert_to(result::text, 'UTF8')), 'hex'),
+        'evidence', evidence));
+end
+$$;
 
-comment on function eve._finish_args(jsonb, jsonb) is
-'What a finish was asked with, as its event keeps it: the digest of the result and the other arguments.';
+comment on function eve._complete_args(jsonb, jsonb) is
+'What a completion was asked with, as its event keeps it: the digest of the result, and the evidence.';
 
 create function eve._finished_before(c eve.caller, item bigint, token bigint, kinds text[], args jsonb)
 returns eve.finish_answer
@@ -108,14 +116,23 @@ declare
     test text;
     kind text := 'completed';
     phase text;
-    args jsonb := eve._finish_args(result, pg_catalog.jsonb_build_object('evidence', evidence));
+    args jsonb := eve._complete_args(result, evidence);
     observed text[];
 begin
-    select w.queue_state as state, w.class_id, i.completion_test, i.expected_effects, i.effect_identity into k
+    select
+        (w.queue_state).revision as admitted, w.class_id, i.completion_test, i.expected_effects, i.effect_identity,
+        wc.revision, r.policy
+    into k
     from eve.work_item as w
     join eve.intent as i on i.queue_id = w.queue_id and i.item = w.item
+    join eve.work_class as wc on wc.queue_id = w.queue_id and wc.class_id = w.class_id
+    join eve.class_revision as r
+        on r.queue_id = wc.queue_id and r.class_id = wc.class_id and r.revision = wc.revision
     where w.queue_id = c.queue_id and w.item = h.item;
-    policy := eve._policy(c.queue_id, k.class_id, (k.state).revision);
+    policy := k.policy;
+    if k.admitted <> k.revision then
+        policy := eve._policy(c.queue_id, k.class_id, k.admitted);
+    end if;
     if pg_catalog.octet_length(result::text) > policy.result_limit then
         perform eve._raise('22023', 'result is larger than the class allows',
             pg_catalog.jsonb_build_object('bytes', pg_catalog.octet_length(result::text),
@@ -141,12 +158,13 @@ begin
         when test <> 'review' and policy.engine_verifies then 'verified' else 'completed' end;
     appended := eve._append(c, h.item, kind, at,
         phase => phase, worker => h.worker, token => h.token, pool => h.pool, slot => h.number,
-        revision => (k.state).revision,
-        data => nullif(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-            'args', args,
-            'test', nullif(test, 'report'),
-            'observed', case when test = 'effects' then pg_catalog.to_jsonb(observed) end,
-            'missing', case when kind = 'reported' then pg_catalog.to_jsonb(answer.missing) end)), '{}'));
+        revision => k.revision,
+        data => case when args is not null or test <> 'report' then pg_catalog.jsonb_strip_nulls(
+            pg_catalog.jsonb_build_object(
+                'args', args,
+                'test', nullif(test, 'report'),
+                'observed', case when test = 'effects' then pg_catalog.to_jsonb(observed) end,
+                'missing', case when kind = 'reported' then pg_catalog.to_jsonb(answer.missing) end)) end);
     if result is not null then
         insert into eve.result (queue_id, item, version, result)
         values (c.queue_id, h.item, appended.version, _complete_held.result);
@@ -177,7 +195,7 @@ declare
 begin
     if h.fault is not null then
         return eve._repeat_or_refuse(c, item, token, '{completed,reported}',
-            eve._finish_args(result, pg_catalog.jsonb_build_object('evidence', evidence)), h.fault);
+            eve._complete_args(result, evidence), h.fault);
     end if;
     answer := eve._complete_held(c, h, result, evidence);
     perform eve._put_slot(c.queue_id, h.pool, h.number);
@@ -215,15 +233,18 @@ begin
     if pg_catalog.cardinality(items) > 1000 then
         perform eve._raise('22023', 'more than 1000 elements', '{"argument": "items"}', 'Split the batch.');
     end if;
-    -- Lock in item order, whatever the order asked for: batches do not deadlock.
-    perform from eve.held_slot as k
-    join unnest(items, tokens) as u (item, token) on u.item = k.item and u.token = k.token
-    where k.queue_id = c.queue_id
-    order by k.item, k.token
-    for update of k;
-    places := array(
-        select u.place::integer
-        from pg_catalog.unnest(items) with ordinality as u (item, place) order by u.item, u.place);
+    places := array[1];
+    if pg_catalog.cardinality(items) <> 1 then
+        -- Lock in item order, whatever the order asked for: batches do not deadlock.
+        perform from eve.held_slot as k
+        join unnest(items, tokens) as u (item, token) on u.item = k.item and u.token = k.token
+        where k.queue_id = c.queue_id
+        order by k.item, k.token
+        for update of k;
+        places := array(
+            select u.place::integer
+            from pg_catalog.unnest(items) with ordinality as u (item, place) order by u.item, u.place);
+    end if;
     answers := pg_catalog.array_fill(null::eve.finish_answer, array[pg_catalog.cardinality(items)]);
     handed := '{}';
     foreach place in array places loop
@@ -231,11 +252,15 @@ begin
             perform eve._raise('22004', 'an item is null', '{"argument": "items"}', 'Pass item numbers.');
         end if;
         answer := null;
-        if not exists (
-            select from eve.work_item as w
-            where w.queue_id = c.queue_id and w.item = items[place] and w.item > 0) then
+        h := eve._fence_take(c, items[place], tokens[place]);
+        if h.fault is null then
+            answers[place] := eve._complete_held(c, h, results[place], null);
+            handed := handed || h;
+            continue;
+        end if;
+        if h.fault = 'unknown_item' then
             if all_or_nothing then
-                perform eve._absent_fault(c, items[place], tokens[place]);
+                perform eve._refuse(h.fault, c.queue, items[place]);
             end if;
             answer.item := items[place];
             answer.accepted := false;
@@ -245,14 +270,8 @@ begin
             answers[place] := answer;
             continue;
         end if;
-        h := eve._fence_take(c, items[place], tokens[place]);
-        if h.fault is null then
-            answers[place] := eve._complete_held(c, h, results[place], null);
-            handed := handed || h;
-            continue;
-        end if;
         answer := eve._finished_before(c, items[place], tokens[place], '{completed,reported}',
-            eve._finish_args(results[place], '{}'));
+            eve._complete_args(results[place], null));
         if answer.item is null then
             answer := eve._fault_answer(c, items[place], tokens[place], h.fault);
         end if;

@@ -29,7 +29,10 @@ begin
                 where h.queue_id = c.queue_id and h.item = due.item
                     and h.reason = due.reason and h.ref = due.ref;
             elsif due.trigger = 'dependency'
-                and due.recheck >= pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) then
+                and due.recheck >= pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
+                -- One that this server has not assigned yet was restored from another: nobody is left to wait for.
+                and (due.recheck < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
+                    or due.recheck = pg_catalog.pg_current_xact_id()) then
                 update eve.hold as h set due_at = at + interval '1 s'
                 where h.queue_id = c.queue_id and h.item = due.item
                     and h.reason = due.reason and h.ref = due.ref;

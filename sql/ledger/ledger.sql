@@ -1,6 +1,46 @@
 -- ledger/ledger.sql · append-only events, dense by item, chained by hash: the only truth.
 begin;
 
+create function eve._event_shape(
+    item bigint,
+    version integer,
+    kind text,
+    at timestamptz,
+    token bigint,
+    rank smallint,
+    hash bytea
+)
+returns boolean
+language plpgsql
+immutable
+parallel safe
+as $$
+begin
+    -- A call, not an expression: a constraint's expression is planned anew by every statement.
+    if (version >= 1 and pg_catalog.isfinite(at) and pg_catalog.octet_length(hash) = 32) is not true
+        or (token between 1 and 9007199254740991) is false
+        or (rank between 0 and 3) is false then
+        return false;
+    end if;
+    if item > 0 then
+        return kind in (
+            'acquired', 'completed', 'admitted', 'renewed', 'held', 'released', 'failed', 'returned',
+            'lease_expired', 'lease_missing', 'lease_superseded', 'effect_started',
+            'effect_observed', 'reported', 'verified', 'reconciled', 'parked', 'unparked',
+            'cancel_requested', 'cancelled', 'expired', 'rejected', 'reprioritised', 'coalesced',
+            'imported', 'absorbed', 'compensated', 'dead', 'purged');
+    end if;
+    return item = 0 and kind in (
+        'queue_created', 'class_defined', 'pool_defined', 'access_granted', 'access_revoked',
+        'decision_proposed', 'decision_accepted', 'decision_declined', 'decision_consumed',
+        'halted', 'resumed', 'paused', 'unpaused', 'epoch_started', 'clock_stepped',
+        'schedule_defined', 'schedule_dropped', 'sealed', 'archived');
+end
+$$;
+
+comment on function eve._event_shape(bigint, integer, text, timestamptz, bigint, smallint, bytea) is
+'Whether a ledger row is well-formed: version, instant, token, rank and hash in range, the kind one of those of items or of the queue.';
+
 create table eve.ledger (
     queue_id bigint not null,
     item bigint not null,
@@ -24,27 +64,8 @@ create table eve.ledger (
     data jsonb,
     hash bytea not null,
     constraint ledger_pkey primary key (queue_id, item, version),
-    constraint ledger_item_is_not_negative check (item >= 0),
-    constraint ledger_version_is_positive check (version > 0),
-    constraint ledger_token_is_positive check (token > 0 and token < 9007199254740992),
-    constraint ledger_rank_is_known check (rank between 0 and 3),
-    constraint ledger_at_is_finite check (isfinite(at)),
-    constraint ledger_hash_is_sha256 check (octet_length(hash) = 32),
-    constraint ledger_kind_is_known check (
-        kind in (
-            'admitted', 'held', 'coalesced', 'imported', 'released', 'acquired', 'renewed',
-            'effect_started', 'effect_observed', 'reported', 'completed', 'verified', 'failed',
-            'returned', 'lease_expired', 'lease_missing', 'lease_superseded', 'parked',
-            'reconciled', 'cancel_requested', 'cancelled', 'expired', 'rejected', 'unparked',
-            'reprioritised', 'absorbed', 'compensated', 'dead', 'purged'
-        ) and item > 0
-        or kind in (
-            'queue_created', 'class_defined', 'pool_defined', 'access_granted', 'access_revoked',
-            'decision_proposed', 'decision_accepted', 'decision_declined', 'decision_consumed',
-            'halted', 'resumed', 'paused', 'unpaused', 'epoch_started', 'clock_stepped',
-            'schedule_defined', 'schedule_dropped', 'sealed', 'archived'
-        ) and item = 0
-    )
+    constraint ledger_event_shape
+    check (eve._event_shape(item, version, kind, at, token, rank, hash) is true)
 );
 
 create index ledger_tx on eve.ledger (tx);

@@ -17,25 +17,28 @@ comment on table eve.access is
 
 create function eve._member(actor text, role text)
 returns boolean
-language sql
+language plpgsql
 stable
-return case
-    when _member.actor = _member.role then true
-    when (select a.rolsuper from pg_catalog.pg_roles as a where a.rolname = _member.actor)
-        then exists (
-            select
-            from pg_catalog.pg_auth_members as m
-            join pg_catalog.pg_roles as granted on granted.oid = m.roleid
-            join pg_catalog.pg_roles as holder on holder.oid = m.member
-            where granted.rolname = _member.role and holder.rolname = _member.actor
-        )
-    else coalesce(pg_catalog.pg_has_role(
-        (select a.oid from pg_catalog.pg_roles as a where a.rolname = _member.actor),
-        (select r.oid from pg_catalog.pg_roles as r where r.rolname = _member.role),
-        'USAGE'), false)
-end;
+as $$
+begin
+    if actor = role then
+        return true;
+    end if;
+    if pg_catalog.to_regrole(pg_catalog.quote_ident(role)) is null then
+        return false;
+    end if;
+    -- is_superuser follows SET ROLE and SET SESSION AUTHORIZATION, and nobody can set it.
+    if pg_catalog.current_setting('is_superuser') = 'on' then
+        return exists (
+            select from pg_catalog.pg_auth_members as m
+            where m.member = pg_catalog.to_regrole(pg_catalog.quote_ident(actor))
+                and m.roleid = pg_catalog.to_regrole(pg_catalog.quote_ident(role)));
+    end if;
+    return pg_catalog.pg_has_role(actor::name, role::name, 'USAGE');
+end
+$$;
 
 comment on function eve._member(text, text) is
-'Whether an actor has a role: by inherited membership, for a superuser by direct membership only.';
+'Whether the caller''s actor has a role: by inherited membership, as a superuser by direct membership only.';
 
 commit;

@@ -14,6 +14,8 @@ create type eve.caller as (
     default_pool text,
     ttl_floor interval,
     ttl_ceiling interval,
+    lanes integer[],
+    restricted boolean,
     tick timestamptz
 );
 
@@ -22,13 +24,18 @@ comment on type eve.caller is
 
 create function eve._actor()
 returns text
-language sql
+language plpgsql
 stable
-return coalesce(
-    (select r.rolname::text from pg_catalog.pg_roles as r
-     where r.rolname = nullif(pg_catalog.current_setting('role'), 'none')),
-    session_user::text
-);
+as $$
+declare
+    role text := nullif(pg_catalog.current_setting('role'), 'none');
+begin
+    if role is null or pg_catalog.to_regrole(pg_catalog.quote_ident(role)) is null then
+        return session_user;
+    end if;
+    return role;
+end
+$$;
 
 comment on function eve._actor() is
 'The database role behind the call: the role set with SET ROLE, which must exist, else the session user. SECURITY DEFINER does not change it.';
@@ -48,6 +55,7 @@ begin
     select
         q.queue_id, q.name, c.actor, a.principal, q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
+        q.lanes, q.restricted,
         (select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1)
     into c
     from eve.queue as q

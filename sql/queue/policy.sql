@@ -67,7 +67,7 @@ begin
     end if;
     select
         null, c.attempts, c.ttl_floor, c.ttl, c.ttl_ceiling, c.max_age, 'report', true, false, false,
-        'immediate', '10 s', 2, '1 h', 0.2, 1048576, 1048576, '30 days', 8, 1000, '0 s', 'queue',
+        'immediate', '10 s', 2::float8, '1 h', 0.2::float8, 1048576, 1048576, '30 days', 8, 1000, '0 s', 'queue',
         false, null, null
     into policy
     from eve.contract as c;

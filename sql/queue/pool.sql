@@ -106,13 +106,15 @@ comment on function eve._take_slot(bigint, text) is
 
 create function eve._put_slot(queue_id bigint, pool text, number integer)
 returns void
-language sql
-begin atomic
+language plpgsql
+as $$
+begin
     insert into eve.free_slot (queue_id, pool, number)
     select p.queue_id, p.pool, _put_slot.number
     from eve.pool as p
     where p.queue_id = _put_slot.queue_id and p.pool = _put_slot.pool and _put_slot.number <= p.slots;
-end;
+end
+$$;
 
 comment on function eve._put_slot(bigint, text, integer) is
 'Put a slot back at the end of its lease, unless the pool has shrunk below its number.';

@@ -16,6 +16,8 @@ create table eve.queue (
     halted boolean not null,
     ttl_floor interval not null,
     ttl_ceiling interval not null,
+    lanes integer[] not null,
+    restricted boolean not null,
     created_at timestamptz not null,
     constraint queue_pkey primary key (queue_id),
     constraint queue_name_is_unique unique (name),
@@ -25,7 +27,7 @@ create table eve.queue (
 );
 
 comment on table eve.queue is
-'One row a queue: what its events under item 0 made of it. ttl_floor and ttl_ceiling span the windows of its classes.';
+'One row a queue: what its events under item 0 made of it. ttl_floor and ttl_ceiling span the windows of its classes, lanes are those in use, restricted says that a class is paused or bound to pools.';
 
 create table eve.keeper (
     queue_id bigint not null,

@@ -49,6 +49,10 @@ as $$
 declare
     refusal record;
 begin
+    if code = 'unknown_item' then
+        perform eve._raise('P0002', pg_catalog.format('unknown item %s', coalesce(item::text, 'null')),
+            pg_catalog.jsonb_build_object('item', item), 'Items are numbered by eve_submit.');
+    end if;
     select r.sqlstate, r.message, r.hint into strict refusal
     from eve.refusal as r where r.code = _refuse.code;
     perform eve._raise(
@@ -62,6 +66,6 @@ end
 $$;
 
 comment on function eve._refuse(text, text, bigint, jsonb) is
-'Raise one refusal of the vocabulary, with its SQLSTATE, its detail and the calls allowed next.';
+'Raise one refusal of the vocabulary, with its SQLSTATE, its detail and the calls allowed next; an unknown item is P0002.';
 
 commit;

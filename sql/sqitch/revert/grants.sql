@@ -1,4 +1,4 @@
--- Give the verbs back to nobody and the objects to whoever reverts; roles keep their members until they are dropped.
+-- The verbs are granted to nobody again and the schema belongs to whoever reverts, so that eve_owner can go.
 begin;
 
 do $$
@@ -15,6 +15,7 @@ begin
             'revoke all on function %s from eve_producer, eve_worker, eve_verifier, eve_operator, eve_human, eve_auditor',
             p.signature);
     end loop;
+    execute pg_catalog.format('alter schema eve owner to %I', current_user);
 end
 $$;
 

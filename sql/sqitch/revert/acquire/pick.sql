@@ -2,7 +2,7 @@
 begin;
 
 drop function eve._take_ready(eve.caller, eve.picked);
-drop function eve._pick(eve.caller, integer[], timestamptz, bigint[]);
+drop function eve._pick(eve.caller, integer[], boolean, timestamptz, text, integer, boolean);
 drop function eve._effective_rank(smallint, timestamptz, interval, timestamptz);
 drop type eve.picked;
 

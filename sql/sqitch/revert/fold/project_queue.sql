@@ -2,5 +2,6 @@
 begin;
 
 drop function eve._project_queue(bigint, integer, text, timestamptz, text, text, bigint, jsonb);
+drop function eve._summarise_classes(bigint);
 
 commit;

@@ -7,6 +7,6 @@ drop function eve._complete_held(eve.caller, eve.held, jsonb, jsonb);
 drop function eve._fault_answer(eve.caller, bigint, bigint, text);
 drop function eve._repeat_or_refuse(eve.caller, bigint, bigint, text[], jsonb, text);
 drop function eve._finished_before(eve.caller, bigint, bigint, text[], jsonb);
-drop function eve._finish_args(jsonb, jsonb);
+drop function eve._complete_args(jsonb, jsonb);
 
 commit;

@@ -6,5 +6,6 @@ drop trigger ledger_guard_truncate on eve.ledger;
 drop trigger ledger_guard_row on eve.ledger;
 drop function eve._guard();
 drop table eve.ledger;
+drop function eve._event_shape(bigint, integer, text, timestamptz, bigint, smallint, bytea);
 
 commit;

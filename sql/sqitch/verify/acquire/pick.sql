@@ -3,7 +3,7 @@ begin;
 
 select 1 / (obj_description('eve.picked'::regtype, 'pg_type') is not null)::int;
 select 1 / (obj_description('eve._effective_rank(smallint, timestamptz, interval, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._pick(eve.caller, integer[], timestamptz, bigint[])'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._pick(eve.caller, integer[], boolean, timestamptz, text, integer, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._take_ready(eve.caller, eve.picked)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
