@@ -44,16 +44,16 @@ inside() { # user, command, home
         "${way_out[@]}" setpriv --reuid="$1" --regid="$1" --init-groups bash -c "$2"
 }
 
-chroot "$root" useradd --create-home somebody
-git clone --quiet . "$root/home/somebody/eve"
+chroot "$root" useradd --create-home --home-dir /srv/somebody somebody
+git clone --quiet . "$root/srv/somebody/eve"
 git clone --quiet . "$root/srv/eve"
-chroot "$root" chown -R somebody: /home/somebody
+chroot "$root" chown -R somebody: /srv/somebody
 
 for command in "${@:-demo test}"; do
     for target in $command; do
         began=$SECONDS
         case $target in
-            demo) inside somebody 'cd ~/eve && make demo' /home/somebody ;;
+            demo) inside somebody 'cd ~/eve && make demo' /srv/somebody ;;
             test) inside root 'cd /srv/eve && make test' /root ;;
         esac
         echo "fresh: make $target in $((SECONDS - began)) s"

@@ -11,6 +11,10 @@ OURS = """
     or p.pronamespace = 'public'::regnamespace and p.proname like 'eve\\_%%')
 """
 ON_OTHER_TABLES = {"eve._fence_row()"}  # trigger functions that no table of eve fires
+FOR_TABLE_OWNERS = {  # internals that eve_fence_table needs with the rights of its caller
+    "eve._fence_row()",
+    "eve._fence_queue(text,regclass,text,text)",
+}
 
 
 def names(db: Database, condition: str) -> list[str]:
@@ -35,12 +39,13 @@ CALLABLE = (
 
 
 def test_search_path_is_pinned(shipped: Database) -> None:
-    """Wherever somebody else can come in: verbs, definers, triggers. Or parsed at creation.
+    """Wherever somebody else can come in: verbs and definers. Or parsed at creation.
 
-    Internals are called from pinned functions only and inherit the pin; a SET of their own would
-    cost microseconds on the hot path and forbid inlining.
+    Internals, the triggers of the tables that nobody is granted among them, are called from pinned
+    functions only and inherit the pin; a SET of their own would cost microseconds on the hot path
+    and forbid inlining.
     """
-    entered = f"p.prosecdef or p.prorettype = 'trigger'::regtype or {CALLABLE}"
+    entered = f"p.prosecdef or {CALLABLE}"
     assert not names(
         shipped, f"({entered}) and p.prokind <> 'a' and p.prosqlbody is null and not {PINNED}"
     )
@@ -73,11 +78,12 @@ def test_public_may_execute_nothing(shipped: Database) -> None:
 
 
 def test_internals_are_granted_to_nobody(shipped: Database) -> None:
-    assert not names(
+    granted = names(
         shipped,
         "p.pronamespace = 'eve'::regnamespace and exists (select from aclexplode(p.proacl) as a"
         " where a.grantee <> p.proowner)",
     )
+    assert set(granted) == FOR_TABLE_OWNERS
 
 
 def test_every_verb_is_granted_to_a_role(shipped: Database) -> None:
@@ -143,7 +149,8 @@ def test_nothing_changes_a_ledger_row(shipped: Database) -> None:
 
 
 def test_no_advisory_locks_no_deferred_work(shipped: Database) -> None:
-    assert not bodies(shipped, r"pg_(try_)?advisory|set\s+constraints|\mlock\s+table\M")
+    assert not bodies(shipped, r"pg_(try_)?advisory|set\s+constraints")
+    assert bodies(shipped, r"\mlock\s+table\M") == ["public.eve_rebuild(text)"]
 
 
 def test_one_clock(shipped: Database) -> None:
@@ -160,23 +167,35 @@ def test_no_session_settings_carry_meaning(shipped: Database) -> None:
     assert not bodies(shipped, r"current_setting\(''eve[.]")
 
 
+NOT_A_FAULT = """
+-- The gates, and steps of one kind, share a signature.
+c.message ~ '^unused parameter'
+-- A literal has no type until it is assigned. Casts between types that differ are findings.
+or c.sqlstate = '42804' and c.detail ~ '^cast "text" value to'
+-- What raises is not a value, and what assigns a transaction id is not a mere reading.
+or p.proname in ('_raise', '_enter') and c.message ~ '^routine is marked as VOLATILE'
+-- An endless loop that is left by return alone.
+or p.proname = '_pick' and c.sqlstate = '2F005'
+"""
+
+
 def test_plpgsql_check_is_content(shipped: Database) -> None:
+    """With the search_path of the pinned functions, so that a name which needs another is found."""
     shipped.rows("create extension if not exists plpgsql_check")
+    shipped.rows("set search_path to pg_catalog, pg_temp")
     found = shipped.rows(
         f"""
-        select p.oid::regprocedure::text as function, c.lineno, c.level, c.message
+        select p.oid::regprocedure::text as function, c.lineno, c.level, c.message, c.detail
         from pg_proc as p
         join pg_language as l on l.oid = p.prolang and l.lanname = 'plpgsql'
         left join pg_trigger as t on t.tgfoid = p.oid and not t.tgisinternal
-        cross join lateral plpgsql_check_function_tb(
+        cross join lateral public.plpgsql_check_function_tb(
             p.oid, coalesce(t.tgrelid, 0), fatal_errors => false, security_warnings => true,
             performance_warnings => true, extra_warnings => true) as c
-        where {OURS} and p.oid::regprocedure::text <> all (%s)
-            -- Gates share one signature; an assignment may cast.
-            and c.message !~ '^unused parameter|^target type is different type than source type'
+        where {OURS} and p.oid::regprocedure::text <> all (%s) and ({NOT_A_FAULT}) is not true
         order by 1, 2
         """,
         [list(ON_OTHER_TABLES)],
     )
     if found:
-        pytest.fail("\n".join(f"{r.function}:{r.lineno} {r.level}: {r.message}" for r in found))
+        pytest.fail("\n".join(f"{r.function}:{r.lineno} {r.message}: {r.detail}" for r in found))
