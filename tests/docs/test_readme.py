@@ -1,0 +1,81 @@
+"""Every example of the READMEs runs, on a server that keeps what it acknowledges, and prints what is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import build
+import pytest
+from support.cluster import Cluster, running
+from support.fleet import Fleet
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(sql|text|python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return [(m[1], m[2]) for m in BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(scope="module")
+def durable(fleet: Fleet) -> Iterator[Cluster]:
+    with running(fleet.servers[0], options="") as cluster:
+        assert build.main(["plain"]) == 0
+        cluster.create("readme")
+        cluster.client(
+            "psql", ["-qX", "-v", "ON_ERROR_STOP=1", "-f", ROOT / "dist" / "eve.sql"], "readme"
+        )
+        yield cluster
+
+
+def psql(cluster: Cluster, script: str) -> str:
+    done = subprocess.run(
+        [str(cluster.server.program("psql")), "-qX", "-v", "VERBOSITY=terse", "-f", "-"],
+        env=cluster.environment("readme"), input=script, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return re.sub(r"^psql:<stdin>:\d+: ", "", done.stdout, flags=re.MULTILINE)
+
+
+def test_the_sessions_of_the_readme_print_what_it_shows(durable: Cluster) -> None:
+    found = blocks(ROOT / "README.md")
+    shown = 0
+    for place, (kind, text) in enumerate(found):
+        if kind != "sql":
+            continue
+        printed = psql(durable, text)
+        if place + 1 < len(found) and found[place + 1][0] == "text":
+            assert printed.strip() == found[place + 1][1].strip()
+            shown += 1
+        else:
+            assert "ERROR" not in printed, printed
+    assert shown >= 4
+
+
+def test_the_python_of_the_readme_runs(durable: Cluster) -> None:
+    (script,) = [text for kind, text in blocks(ROOT / "README.md") if kind == "python"]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**durable.environment("readme"), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    comments = re.findall(r"print\(.*\)\s+# (.+)", script)
+    assert comments and done.stdout.splitlines() == comments
+
+
+def test_the_walk_through_the_house_runs(durable: Cluster) -> None:
+    for kind, text in blocks(ROOT / "sql" / "README.md"):
+        if kind == "sql":
+            assert "ERROR" not in psql(durable, text)
+
+
+def test_the_commands_of_the_readme_are_targets() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z]+)", (ROOT / "README.md").read_text()))
+    assert {"demo", "test"} <= named <= targets
