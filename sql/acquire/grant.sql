@@ -1,4 +1,4 @@
--- acquire/grant.sql · one item through the door: judge it, lease it. Appends: acquired; expired, parked, held where the re-check condemns.
+-- acquire/grant.sql · one item through the door: judge it, lease it. Appends: acquired; cancelled, expired, parked, held where the re-check condemns.
 begin;
 
 create type eve.candidate as (
@@ -58,9 +58,14 @@ comment on function eve._candidate(eve.caller, bigint) is
 create function eve._condemn(c eve.caller, k eve.candidate, at timestamptz)
 returns text
 language plpgsql
-immutable
+stable
 as $$
 begin
+    if k.cancellation_identity is not null and exists (
+        select from eve.cancellation as t
+        where t.queue_id = c.queue_id and t.cancellation_identity = k.cancellation_identity) then
+        return 'intent_cancelled';
+    end if;
     return case
         when at + k.margin >= k.deadline then 'deadline_passed'
         when at >= k.value_until then 'value_window_ended'
@@ -71,7 +76,7 @@ end
 $$;
 
 comment on function eve._condemn(eve.caller, eve.candidate, timestamptz) is
-'Why a ready item may not be leased after all: deadline, value window, budget, or a payload that its present policy refuses.';
+'Why a ready item may not be leased after all: cancelled identity, deadline, value window, budget, or a payload that its present policy refuses.';
 
 create function eve._record_condemned(c eve.caller, k eve.candidate, picked eve.picked, why text, at timestamptz)
 returns void
@@ -82,6 +87,9 @@ begin
         when 'max attempts exceeded' then
             perform eve._append(c, k.item, 'parked', at, revision => k.revision, reason => why,
                 data => pg_catalog.jsonb_build_object('quarantine', eve._quarantine_record(k.state, why)));
+        when 'intent_cancelled' then
+            perform eve._append(c, k.item, 'cancelled', at, revision => k.revision, reason => why);
+            perform eve._close_edges(c, k.item, 'cancelled', at);
         when 'payload_invalid' then
             perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => why,
                 data => pg_catalog.jsonb_build_object('holds', pg_catalog.jsonb_build_array(
@@ -95,7 +103,7 @@ end
 $$;
 
 comment on function eve._record_condemned(eve.caller, eve.candidate, eve.picked, text, timestamptz) is
-'Record why a head was passed over: expired, parked or held.';
+'Record why a head was passed over: cancelled, expired, parked or held.';
 
 create function eve._grant(
     c eve.caller,

@@ -40,7 +40,8 @@ create function public.eve_create_queue(
     queue text,
     replay_class text default null,
     durability text default 'required',
-    request_retention interval default '30 days'
+    request_retention interval default '30 days',
+    idempotency_key text default null
 )
 returns eve.act_answer
 language plpgsql
@@ -50,8 +51,11 @@ set intervalstyle to postgres
 as $$
 declare
     c eve.caller;
+    answer eve.act_answer;
     appended eve.appended;
     capability text;
+    create_print bytea;
+    prior record;
 begin
     perform pg_current_xact_id();
     perform eve._check_text('queue', queue, 200, true);
@@ -69,7 +73,20 @@ begin
     c.queue_id := nextval('eve.queue_id_seq');
     c.epoch := 0;
     c.durability := eve_create_queue.durability;
-    if exists (select from eve.queue as q where q.name = eve_create_queue.queue) then
+    create_print := eve._fingerprint('eve_create_queue', eve._text(queue), eve._text(replay_class),
+        eve._text(eve_create_queue.durability), interval_send(eve_create_queue.request_retention));
+    select r.answer, r.fingerprint = create_print as same into prior
+    from eve.queue as q
+    left join eve.request as r
+        on r.queue_id = q.queue_id and r.principal = c.principal and r.key = idempotency_key
+    where q.name = eve_create_queue.queue;
+    if found and prior.same then
+        answer := jsonb_populate_record(null::eve.act_answer, prior.answer);
+        answer.replayed := true;
+        return answer;
+    elsif found and prior.same = false then
+        perform eve._refuse('idempotency_conflict', eve_create_queue.queue, null);
+    elsif found then
         perform eve._raise('42710', format('queue "%s" exists', eve_create_queue.queue), null,
             'Choose another name, or use the queue.');
     end if;
@@ -84,11 +101,16 @@ begin
     if replay_class is not null then
         appended := eve._define_class(c, 'default', 'job', jsonb_build_object('replay_class', replay_class));
     end if;
-    return eve._acted(0, appended, jsonb_build_object('queue', eve_create_queue.queue));
+    answer := eve._acted(0, appended, jsonb_build_object('queue', eve_create_queue.queue));
+    if idempotency_key is not null then
+        c.request_retention := eve_create_queue.request_retention;
+        perform eve._request_open(c, idempotency_key, 'eve_create_queue', create_print);
+    end if;
+    return eve._act_keep(c, idempotency_key, answer);
 end
 $$;
 
-comment on function public.eve_create_queue(text, text, text, interval) is
+comment on function public.eve_create_queue(text, text, text, interval, text) is
 'Create a queue with pool local; with a replay class also class default from preset job. Its creator becomes operator, producer, worker and auditor of it, never human. Refuses a taken name (42710).';
 
 create function public.eve_define_class(

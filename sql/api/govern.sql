@@ -113,9 +113,7 @@ begin
     end if;
     perform eve._durable(c);
     return eve._act_keep(c, idempotency_key, eve._acted(item, eve._append(c, item, 'reprioritised', eve._clock(c),
-        revision => (a.state).revision, rank => priority_class::smallint,
-        data => case when (a.state).phase = 'held'
-            then jsonb_build_object('holds', eve._holds(c.queue_id, item)) end)));
+        revision => (a.state).revision, rank => priority_class::smallint)));
 end
 $$;
 

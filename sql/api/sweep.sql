@@ -35,7 +35,24 @@ $$;
 comment on function eve._retire(eve.caller, timestamptz, integer, jsonb) is
 'End quarantined items past the retention of their class.';
 
-create function public.eve_sweep(queue text, at_most integer default 10000)
+create function eve._sweep_replay(c eve.caller, key text, function text, fingerprint bytea)
+returns eve.sweep_answer
+language plpgsql
+as $$
+begin
+    return case when key is not null then pg_catalog.jsonb_populate_record(
+        null::eve.sweep_answer, eve._request_open(c, key, function, fingerprint)) end;
+end
+$$;
+
+comment on function eve._sweep_replay(eve.caller, text, text, bytea) is
+'The first answer of a keyed sweep, or nulls when it is the first or has no key.';
+
+create function public.eve_sweep(
+    queue text,
+    at_most integer default 10000,
+    idempotency_key text default null
+)
 returns eve.sweep_answer
 language plpgsql
 security definer
@@ -53,6 +70,11 @@ begin
     c := eve._enter(queue, '{worker,operator}');
     if at_most is null or at_most not between 1 and 1000000 then
         perform eve._raise('22023', 'at_most is not between 1 and 1000000', '{"argument": "at_most"}', 'Pass a bound.');
+    end if;
+    answer := eve._sweep_replay(c, idempotency_key, 'eve_sweep', eve._fingerprint('eve_sweep',
+        eve._text(queue), int4send(at_most)));
+    if answer.faults is not null then
+        return answer;
     end if;
     at := eve._clock(c);
     -- One sweeper at a time; the others find nothing left to do.
@@ -123,14 +145,17 @@ begin
         and p.xid < (select max(k.xid) from eve.probe as k
             where k.queue_id = c.queue_id and k.xid < pg_snapshot_xmin(pg_current_snapshot()));
     answer.faults := faults;
+    if idempotency_key is not null then
+        perform eve._request_close(c, idempotency_key, to_jsonb(answer));
+    end if;
     return answer;
 end
 $$;
 
-comment on function public.eve_sweep(text, integer) is
+comment on function public.eve_sweep(text, integer, text) is
 'Do all that is due in one transaction: recover lost leases of the three kinds, release holds, expire, look at edges again, end old quarantines, forget old request keys. Rows that fail are reported in faults and skipped. An idle queue needs one caller of this, such as pg_cron.';
 
-create function public.eve_recover(queue text)
+create function public.eve_recover(queue text, idempotency_key text default null)
 returns eve.sweep_answer
 language plpgsql
 security definer
@@ -144,6 +169,11 @@ declare
     n integer;
 begin
     c := eve._enter(queue, '{worker,operator}');
+    answer := eve._sweep_replay(c, idempotency_key, 'eve_recover',
+        eve._fingerprint('eve_recover', eve._text(queue)));
+    if answer.faults is not null then
+        return answer;
+    end if;
     at := eve._clock(c);
     perform from eve.keeper as k where k.queue_id = c.queue_id for update;
     select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, 10000, faults) as r;
@@ -151,11 +181,14 @@ begin
     answer.recovered := answer.recovered + n;
     answer.repaired := eve._repair_slots(c);
     answer.faults := faults;
+    if idempotency_key is not null then
+        perform eve._request_close(c, idempotency_key, to_jsonb(answer));
+    end if;
     return answer;
 end
 $$;
 
-comment on function public.eve_recover(text) is
+comment on function public.eve_recover(text, text) is
 'Recover lost leases of the three kinds, looking at every leased item: lapsed, without a lease row, superseded. Each by its own event, guarded by the lease observed.';
 
 commit;

@@ -20,7 +20,7 @@ begin
         where r.queue_id = _project_item.queue_id and r.lane = _project_item.lane
             and r.rank = was.rank and r.late = was.late
             and r.ready_since = was.ready_since and r.item = _project_item.item;
-    elsif was.phase = 'held' then
+    elsif was.phase = 'held' and (state.phase <> 'held' or holds is not null) then
         -- Reasons that stay keep their row: a parent that waits for it must find it.
         delete from eve.hold as h
         where h.queue_id = _project_item.queue_id and h.item = _project_item.item
@@ -32,6 +32,8 @@ begin
         insert into eve.ready (queue_id, lane, rank, late, ready_since, item, class_id)
         values (_project_item.queue_id, _project_item.lane, state.rank, state.late,
             state.ready_since, _project_item.item, _project_item.class_id);
+    elsif state.phase = 'held' and holds is null and was.phase = 'held' then
+        return;
     elsif state.phase = 'held' and holds is null then
         perform eve._raise('55000', 'a held event names no reasons',
             pg_catalog.jsonb_build_object('item', _project_item.item), null);

@@ -4,7 +4,7 @@ begin;
 drop function public.eve_define_pool(text, text, text);
 drop function eve._reconsider(eve.caller, text);
 drop function public.eve_define_class(text, text, text, text, jsonb, text);
-drop function public.eve_create_queue(text, text, text, interval);
+drop function public.eve_create_queue(text, text, text, interval, text);
 drop function eve._define_class(eve.caller, text, text, jsonb);
 
 commit;

@@ -2,7 +2,8 @@
 begin;
 
 select 1 / (obj_description('eve._retire(eve.caller, timestamptz, integer, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('public.eve_sweep(text, integer)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('public.eve_recover(text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._sweep_replay(eve.caller, text, text, bytea)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('public.eve_sweep(text, integer, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('public.eve_recover(text, text)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
