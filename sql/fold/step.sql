@@ -16,7 +16,8 @@ begin
     s.at := event.at;
     case event.kind
         when 'acquired' then
-            legal := was = 'ready' and event.due_at > event.at;
+            legal := was = 'ready' and event.due_at > event.at
+                and (event.principal, event.worker, event.pool, event.slot) is not null;
             s.phase := 'leased';
             s.attempts := s.attempts + 1;
             s.token := greatest(s.token, event.epoch * 4294967296) + 1;
@@ -33,7 +34,7 @@ begin
                 and event.phase in ('completed', 'verified');
             s.phase := event.phase;
         when 'admitted' then
-            legal := state.version is null;
+            legal := state.version is null and event.rank between 0 and 3;
             s.phase := 'ready';
             s.attempts := 0;
             s.allowance := 0;
@@ -49,7 +50,7 @@ begin
             legal := was = 'leased' and event.token = s.token and event.due_at >= s.expires_at;
             s.expires_at := event.due_at;
         when 'held' then
-            legal := state.version is null or was in ('ready', 'held');
+            legal := state.version is null and event.rank between 0 and 3 or was in ('ready', 'held');
             s.phase := 'held';
             s.reason := event.reason;
             if state.version is null then
@@ -75,15 +76,20 @@ begin
             s.reason := event.reason;
         when 'returned' then
             legal := was = 'leased' and event.token = s.token
-                and event.phase in ('ready', 'held', 'uncertain');
+                and event.phase in ('ready', 'held', 'uncertain')
+                and coalesce(event.attempts, 0) between 0 and 1;
             s.phase := event.phase;
             s.reason := event.reason;
             s.credits := s.credits + coalesce(event.attempts, 0);
             s.late := true;
         when 'lease_expired', 'lease_missing', 'lease_superseded' then
-            legal := was = 'leased' and (
-                event.phase in ('ready', 'held', 'quarantined', 'uncertain')
-                or event.kind = 'lease_superseded' and event.phase = 'leased');
+            -- Guarded by the lease observed; a superseded one is another than the present.
+            legal := was = 'leased' and case
+                when event.kind = 'lease_superseded' then
+                    event.phase in ('ready', 'held', 'quarantined', 'uncertain', 'leased')
+                else event.token = s.token
+                    and event.phase in ('ready', 'held', 'quarantined', 'uncertain')
+            end;
             s.phase := event.phase;
             s.reason := event.reason;
             s.late := true;
@@ -130,7 +136,8 @@ begin
                 s.token := greatest(s.token, event.epoch * 4294967296) + 1;
             end if;
         when 'expired' then
-            legal := was in ('held', 'ready', 'leased') and event.phase in ('expired', 'uncertain')
+            legal := was in ('held', 'ready', 'leased') and (
+                    event.phase = 'expired' or event.phase = 'uncertain' and s.effect_started)
                 or was = 'reported' and event.phase = 'uncertain';
             s.phase := event.phase;
             s.reason := event.reason;
@@ -150,7 +157,7 @@ begin
             s.late := s.late or was = 'ready' and event.rank <> s.rank;
             s.rank := event.rank;
         when 'coalesced' then
-            legal := state.version is null or was in ('ready', 'held');
+            legal := state.version is null and event.rank between 0 and 3 or was in ('ready', 'held');
             s.phase := 'coalesced';
             s.reason := event.reason;
             if state.version is null then
@@ -164,7 +171,8 @@ begin
                 s.cancel_requested := false;
             end if;
         when 'imported' then
-            legal := state.version is null and event.phase in ('verified', 'cancelled');
+            legal := state.version is null and event.rank between 0 and 3
+                and event.phase in ('verified', 'cancelled');
             s.phase := event.phase;
             s.attempts := 0;
             s.allowance := 0;
@@ -194,7 +202,7 @@ begin
         else
             legal := false;
     end case;
-    if legal is not true then
+    if (legal and coalesce(s.token, 0) < 9007199254740992) is not true then
         perform eve._raise(
             '55000',
             pg_catalog.format('event "%s" is not allowed in phase "%s"', event.kind, coalesce(was, 'none')),
