@@ -62,8 +62,12 @@ begin
     answer.next := eve._next(codes[1], c.queue, item);
     answer.replayed := false;
     if codes[1] = 'concurrency_exhausted' then
-        select min(h.expires_at) into lapses from eve.held_slot as h
-        where h.queue_id = c.queue_id and h.pool = _refused.pool;
+        select h.expires_at into lapses from eve.held_slot as h
+        where h.queue_id = c.queue_id and h.pool = _refused.pool and h.expires_at >= coalesce((
+            select m.since from eve.mark as m
+            where m.queue_id = c.queue_id and m.lane = 0 and m.rank = 0
+            order by m.since desc limit 1), '-infinity')
+        order by h.expires_at limit 1;
         answer.next_at := lapses;
         answer.retry_after := greatest(interval '1 s', least(interval '60 s', lapses - at));
     elsif codes[1] = 'fleet_halted' then
