@@ -61,7 +61,7 @@ def test_the_python_of_the_readme_runs(durable: Cluster) -> None:
     (script,) = [text for kind, text in blocks(ROOT / "README.md") if kind == "python"]
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**durable.environment("readme"), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**durable.environment("readme"), "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), *sys.path])},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
