@@ -50,9 +50,11 @@ begin
                 and ((h.owner, h.trigger) is distinct from (n.owner, n.trigger)
                     or n.trigger <> 'dependency' and h.due_at is distinct from n.due_at);
         end if;
-        insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, open_edges)
+        insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges)
         select
             _project_item.queue_id, _project_item.item, h.reason, coalesce(h.ref, ''), h.owner, h.trigger, h.due_at,
+            -- What releases it may have happened already, unseen by whoever did it.
+            case when h.trigger <> 'time' then state.at end,
             case when h.reason = 'dependency_not_ready' then (
                 select pg_catalog.count(*) from eve.dependency as d
                 where d.queue_id = _project_item.queue_id and d.item = _project_item.item and d.open)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ _counted: Counter[str] = Counter()
 
 
 @pytest.fixture
-def tally(record_property: pytest.RecordProperty) -> Iterator[Counter[str]]:
+def tally(record_property: Callable[[str, object], None]) -> Iterator[Counter[str]]:
     counted: Counter[str] = Counter()
     yield counted
     for what, number in counted.items():

@@ -1,4 +1,4 @@
-"""What the model tests stand on: helpers in the test database, values in and out, how much to run."""
+"""What the model tests stand on: helpers in the database, values in and out, how much to run."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ begin
     end if;
     return to_jsonb(now);
 exception when others then
+    raise notice 'append_one: % %', sqlerrm, op;
     return to_jsonb(sqlstate);
 end
 $$;
@@ -78,7 +79,8 @@ create function public.run_events(q bigint, ops jsonb) returns setof jsonb langu
 declare
     op jsonb;
 begin
-    for op in select o.value from jsonb_array_elements(ops) with ordinality as o order by o.ordinality
+    for op in
+        select o.value from jsonb_array_elements(ops) with ordinality as o order by o.ordinality
     loop
         return next public.append_one(q, op);
     end loop;
@@ -103,7 +105,8 @@ create function public.derived(q bigint) returns jsonb language sql stable as $$
             from eve.hold as h where h.queue_id = q),
         'held_slot', (select jsonb_agg(to_jsonb(s) order by s.item)
             from eve.held_slot as s where s.queue_id = q),
-        'free_slot', (select jsonb_agg(jsonb_build_array(f.pool, f.number) order by f.pool, f.number)
+        'free_slot', (
+            select jsonb_agg(jsonb_build_array(f.pool, f.number) order by f.pool, f.number)
             from eve.free_slot as f where f.queue_id = q))
 $$;
 """
@@ -132,9 +135,8 @@ ATTRIBUTES = tuple(f.name for f in fields(State))
 def as_state(value: Mapping[str, Any]) -> State:
     """A state as to_jsonb wrote it; refuses an attribute that the twin does not know."""
     assert set(value) == set(ATTRIBUTES), "eve.state has other attributes than its twin"
-    return State(
-        **{
-            k: datetime.fromisoformat(v) if k in INSTANTS and v is not None else v
-            for k, v in value.items()
-        }
-    )
+    given: dict[str, Any] = {
+        k: datetime.fromisoformat(v) if k in INSTANTS and v is not None else v
+        for k, v in value.items()
+    }
+    return State(**given)

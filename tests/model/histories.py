@@ -15,9 +15,10 @@ from model.twin import (
     OF_THE_QUEUE,
     TABLE,
     Event,
-    Illegal,
     State,
+    attempt,
     fold,
+    words,
 )
 
 START = datetime(2024, 6, 1, 12, tzinfo=UTC)
@@ -27,7 +28,7 @@ PHASES = tuple(dict.fromkeys(
     for phase in f"{sources} {targets}".split() if phase not in "-="
 ))  # fmt: skip
 TARGETS = {kind: targets.split() for kind, _, targets in TABLE}
-ENDING = frozenset("verified rejected expired cancelled coalesced dead imported purged".split())
+ENDING = words("verified rejected expired cancelled coalesced dead imported purged")
 
 WORDS = ("w", "worker 1", "zoé", "漢字", "a\\b", 'say "no"', "x" * 300, "\U0001f41d")
 VALUES: tuple[Any, ...] = (
@@ -55,7 +56,7 @@ def any_event(rnd: Random, state: State | None, kind: str, at: datetime = START)
         due_at = mostly(later, at, leased_until, at - timedelta(seconds=1), None)
     elif kind == "released":
         due_at = rnd.choice((None, at, at - timedelta(microseconds=rnd.randrange(10**8))))
-    if kind in FENCED:
+    if kind in FENCED and token:
         token = mostly(token, 1, 2, 2**32 + 1, (token or 0) + 1, None)
     elif kind == "lease_superseded":
         token = rnd.choice((1, 2, 3))
@@ -75,7 +76,7 @@ def any_event(rnd: Random, state: State | None, kind: str, at: datetime = START)
         slot=mostly(1, None) if kind == "acquired" else None,
         due_at=due_at,
         rank=mostly(rnd.randrange(4), 4, -1, None)
-        if kind in BIRTHS or kind == "reprioritised"
+        if (kind in BIRTHS and state is None) or kind == "reprioritised"
         else None,
         attempts=mostly(credit[0], *credit),
         reason=rnd.choice((None, *WORDS)),
@@ -84,13 +85,21 @@ def any_event(rnd: Random, state: State | None, kind: str, at: datetime = START)
 
 @dataclass(frozen=True)
 class Op:
-    """One event to append, and what must come of it: a state, or None for a refusal."""
+    """One event to append, and what must come of it: a state, or None for a refusal.
+
+    A fact of the queue under an item, or of an item under item 0, is refused by the step, at birth
+    by the table.
+    """
 
     item: int
     event: Event
     data: Any
     expected: State | None
     actor: str = "postgres"
+
+    @property
+    def misplaced(self) -> bool:
+        return (self.item == 0) != (self.event.kind in OF_THE_QUEUE)
 
 
 @dataclass
@@ -138,10 +147,7 @@ class Walk:
             event = replace(event, epoch=self.epoch)
         if event.slot is not None:
             event = replace(event, slot=item)
-        try:
-            after = fold(state, event)
-        except Illegal:
-            after = None
+        after = attempt(fold, state, event)
         data = self._data(state, after)
         waited = state is not None and state.phase == "held"
         if after and after.phase == "held" and not waited and "holds" not in (data or {}):
@@ -194,10 +200,7 @@ class Walk:
         event = Event(kind, self.now, principal="postgres", epoch=self.epoch,
                       rank=1 if kind in BIRTHS else None,
                       reason=self.rnd.choice((None, *WORDS)))  # fmt: skip
-        try:
-            after = fold(state, event)
-        except Illegal:
-            after = None
+        after = attempt(fold, state, event)
         self._append(0, event, data, after)
 
     def _class(self, name: str) -> dict[str, Any]:
@@ -235,8 +238,11 @@ class Walk:
         return rnd.choice((None, {"x": rnd.choice(VALUES)}))
 
     def _append(self, item: int, event: Event, data: Any, after: State | None) -> None:
-        self.ops.append(Op(item, event, data, after))
-        if after is not None:
+        op = Op(item, event, data, after)
+        if op.misplaced:
+            op = replace(op, expected=None)
+        self.ops.append(op)
+        if op.expected is not None and after is not None:
             self.states[item] = after
 
 

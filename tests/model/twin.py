@@ -6,6 +6,7 @@ does with an event, which never lies before the item's last one. None is an item
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,6 +16,11 @@ STAYS = "="
 
 ENDED = "rejected expired cancelled coalesced dead"
 ALIVE = "held ready leased uncertain reported completed quarantined"
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 # kind, phases it may come from, phases it may go to. Several targets: the event says which.
 TABLE: tuple[tuple[str, str, str], ...] = (
@@ -64,20 +70,18 @@ OF_THE_QUEUE = frozenset(k for k, sources, _ in TABLE if sources == QUEUE) | {"q
 BIRTHS = frozenset(k for k, sources, _ in TABLE if BIRTH in sources.split()) - OF_THE_QUEUE
 
 # Written by the holder under its token, or by a recovery under the lease it observed.
-FENCED = frozenset(
+FENCED = words(
     "renewed effect_started effect_observed reported completed failed returned"
-    " lease_expired lease_missing".split()
+    " lease_expired lease_missing"
 )
 # Who holds the item is thrown out: the token moves on, nobody holds the new one.
-EVICTING = frozenset("cancelled expired rejected".split())
-SAYING_WHY = frozenset(
+EVICTING = words("cancelled expired rejected")
+SAYING_WHY = words(
     "held released failed returned lease_expired lease_missing lease_superseded reconciled parked"
-    " unparked cancelled expired rejected coalesced dead".split()
+    " unparked cancelled expired rejected coalesced dead"
 )
 # Back in the order at the place it had: below what became ready since.
-BACK_AT_ITS_PLACE = frozenset(
-    "returned lease_expired lease_missing lease_superseded reconciled".split()
-)
+BACK_AT_ITS_PLACE = words("returned lease_expired lease_missing lease_superseded reconciled")
 
 EPOCH = 2**32
 TOKEN_END = 2**53
@@ -174,12 +178,21 @@ def fold(state: State | None, event: Event) -> State:
     return step(state, event)
 
 
+def attempt(
+    by: Callable[[State | None, Event], State], state: State | None, event: Event
+) -> State | None:
+    """The next state, or None where it is illegal."""
+    try:
+        return by(state, event)
+    except Illegal:
+        return None
+
+
 def _target(event: Event, source: str) -> str | None:
-    for kind, sources, targets in TABLE:
-        if kind == event.kind and source in sources.split():
-            break
-    else:
+    found = [t for kind, sources, t in TABLE if kind == event.kind and source in sources.split()]
+    if not found:
         raise Illegal(f"{event.kind} in {source}")
+    (targets,) = found
     if targets == STAYS:
         return None if source in (BIRTH, QUEUE) else source
     choice = targets.split()
