@@ -235,7 +235,9 @@ def answers_py(answers: dict[str, list[tuple[str, str]]], comments: dict[str, st
         elif name == "admission_answer":
             bases += ", Decided"
         selected = ", ".join(
-            f"cast(r.{column} as text)" if kind == "jsonb" else f"r.{column}"
+            f"cast(r.{column} as text)"
+            if kind == "jsonb"
+            else f"r.{column}" + (f" as {column}_" if keyword.iskeyword(column) else "")
             for column, kind in columns
         )
         out.append("@dataclass(frozen=True, slots=True, kw_only=True)")

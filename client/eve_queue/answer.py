@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, LiteralString, NamedTuple, Self, TypeAlias
 
 from .error import refusal
 
-Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
+Json: TypeAlias = "Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None"
 Record: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
 
@@ -105,12 +106,12 @@ class Decided:
 
 
 def name_in_python(name: str) -> str:
-    """`class` is a word of Python, so the field is `class_`."""
-    return "class_" if name == "class" else name
+    """`class` and `return` are words of Python, so they get an underscore."""
+    return name + "_" if keyword.iskeyword(name) else name
 
 
 def _columns(cls: type[Answer]) -> tuple[str, ...]:
-    return tuple("class" if f.name == "class_" else f.name for f in fields(cls))
+    return tuple(field.name.removesuffix("_") for field in fields(cls))
 
 
 def _plain(value: Any) -> Any:

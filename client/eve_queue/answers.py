@@ -45,8 +45,8 @@ class AcquisitionAnswer(Answer, Refusable):
 
     _select: ClassVar[LiteralString] = (
         "r.granted, r.refusal, r.item, r.work_id, r.lease, r.token, r.attempt, "
-        "r.attempts_left, r.expires_at, r.clamped, r.cancel_requested, r.class, r.revision, "
-        "cast(r.payload as text), cast(r.checkpoint as text), r.last_error, "
+        "r.attempts_left, r.expires_at, r.clamped, r.cancel_requested, r.class as class_, "
+        "r.revision, cast(r.payload as text), cast(r.checkpoint as text), r.last_error, "
         "r.effect_identity, r.deadline, cast(r.answers as text), r.pool, r.trace, r.next_at, "
         "r.retry_after, cast(r.next as text), cast(r.detail as text), r.replayed"
     )
@@ -135,10 +135,10 @@ class TurnAnswer(Answer, Refusable):
     _select: ClassVar[LiteralString] = (
         "r.part, r.item, r.accepted, r.refusal, r.phase, r.version, r.missing, r.granted, "
         "r.work_id, r.lease, r.token, r.attempt, r.attempts_left, r.expires_at, r.clamped, "
-        "r.cancel_requested, r.class, r.revision, cast(r.payload as text), cast(r.checkpoint "
-        "as text), r.last_error, r.effect_identity, r.deadline, cast(r.answers as text), "
-        "r.pool, r.trace, r.next_at, r.retry_after, cast(r.next as text), cast(r.detail as "
-        "text), r.replayed"
+        "r.cancel_requested, r.class as class_, r.revision, cast(r.payload as text), "
+        "cast(r.checkpoint as text), r.last_error, r.effect_identity, r.deadline, "
+        "cast(r.answers as text), r.pool, r.trace, r.next_at, r.retry_after, cast(r.next as "
+        "text), cast(r.detail as text), r.replayed"
     )
     _json: ClassVar[frozenset[str]] = frozenset(
         {"payload", "checkpoint", "answers", "next", "detail"}
@@ -204,7 +204,7 @@ class ItemAnswer(Answer):
     """
 
     _select: ClassVar[LiteralString] = (
-        "r.item, r.work_id, r.class, r.status, r.phase, r.version, r.attempts, "
+        "r.item, r.work_id, r.class as class_, r.status, r.phase, r.version, r.attempts, "
         "r.attempts_left, r.token, r.holder, r.worker, r.expires_at, r.rank, r.ready_since, "
         "r.reason, cast(r.holds as text), cast(r.dependencies as text), cast(r.payload as "
         "text), cast(r.result as text), cast(r.progress as text), cast(r.checkpoint as text), "
@@ -339,7 +339,9 @@ class SweepAnswer(Answer):
 class StatsAnswer(Answer):
     """One line of eve_stats: items of a class in a phase, and the oldest instant among them."""
 
-    _select: ClassVar[LiteralString] = "r.class, r.status, r.phase, r.items, r.oldest_since"
+    _select: ClassVar[LiteralString] = (
+        "r.class as class_, r.status, r.phase, r.items, r.oldest_since"
+    )
 
     class_: str
     status: str

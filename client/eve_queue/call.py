@@ -22,7 +22,7 @@ from typing import Any, Generic, LiteralString, TypeAlias, TypeVar, cast
 
 from .answer import Answer, Json, JsonText, Record
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Given: TypeAlias = "tuple[LiteralString, LiteralString, object]"  # name, SQL type, value
 
 
@@ -37,7 +37,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[R]):
+class Call(Generic[R_co]):
     """A function with the arguments that were given, ready for any driver."""
 
     function: LiteralString
@@ -65,7 +65,7 @@ class Call(Generic[R]):
             list(self._values().values()),
         )
 
-    def result(self, rows: Iterable[Record]) -> R:
+    def result(self, rows: Iterable[Record]) -> R_co:
         """The answer from what the driver fetched: all rows of the statement."""
         if self.row is None:
             (value,) = (_only(record) for record in rows)
@@ -74,7 +74,7 @@ class Call(Generic[R]):
             read = [self.row.read(record) for record in rows]
         else:
             (read,) = (self.row.read(record) for record in rows)
-        return cast("R", read)
+        return cast("R_co", read)
 
     def _values(self) -> dict[str, object]:
         return {p.name: p.value for _, parameters in self.arguments for p in parameters}

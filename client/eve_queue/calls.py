@@ -43,6 +43,7 @@ def create_queue(
     *,
     durability: str | None = None,
     request_retention: timedelta | str | None = None,
+    idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Create a queue with pool local; with a replay class also class default from preset job. Its
     creator becomes operator, producer, worker and auditor of it, never human. Refuses a taken
@@ -59,6 +60,7 @@ def create_queue(
             ("replay_class", "text", replay_class),
             ("durability", "text", durability),
             ("request_retention", "interval", request_retention),
+            ("idempotency_key", "text", idempotency_key),
         ),
     )
 
@@ -988,6 +990,8 @@ def new_epoch(
 def sweep(
     queue: str,
     at_most: int | None = None,
+    *,
+    idempotency_key: str | None = None,
 ) -> Call[SweepAnswer]:
     """Do all that is due in one transaction: recover lost leases of the three kinds, release
     holds, expire, look at edges again, end old quarantines, forget old request keys. Rows that
@@ -1003,17 +1007,27 @@ def sweep(
         given=(
             ("queue", "text", queue),
             ("at_most", "integer", at_most),
+            ("idempotency_key", "text", idempotency_key),
         ),
     )
 
 
 def recover(
     queue: str,
+    idempotency_key: str | None = None,
 ) -> Call[SweepAnswer]:
     """Recover lost leases of the three kinds, looking at every leased item: lapsed, without a
     lease row, superseded. Each by its own event, guarded by the lease observed.
     """
-    return call("eve_recover", SweepAnswer, many=False, given=(("queue", "text", queue),))
+    return call(
+        "eve_recover",
+        SweepAnswer,
+        many=False,
+        given=(
+            ("queue", "text", queue),
+            ("idempotency_key", "text", idempotency_key),
+        ),
+    )
 
 
 def settle_import(

@@ -52,6 +52,7 @@ class Verbs(ABC):
         *,
         durability: str | None = None,
         request_retention: timedelta | str | None = None,
+        idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Create a queue with pool local; with a replay class also class default from preset job.
         Its creator becomes operator, producer, worker and auditor of it, never human. Refuses a
@@ -61,7 +62,11 @@ class Verbs(ABC):
         """
         return self.call(
             calls.create_queue(
-                self.name, replay_class, durability=durability, request_retention=request_retention
+                self.name,
+                replay_class,
+                durability=durability,
+                request_retention=request_retention,
+                idempotency_key=idempotency_key,
             )
         )
 
@@ -745,6 +750,8 @@ class Verbs(ABC):
     def sweep(
         self,
         at_most: int | None = None,
+        *,
+        idempotency_key: str | None = None,
     ) -> SweepAnswer:
         """Do all that is due in one transaction: recover lost leases of the three kinds, release
         holds, expire, look at edges again, end old quarantines, forget old request keys. Rows
@@ -753,15 +760,16 @@ class Verbs(ABC):
 
         Left out: at_most 10000.
         """
-        return self.call(calls.sweep(self.name, at_most))
+        return self.call(calls.sweep(self.name, at_most, idempotency_key=idempotency_key))
 
     def recover(
         self,
+        idempotency_key: str | None = None,
     ) -> SweepAnswer:
         """Recover lost leases of the three kinds, looking at every leased item: lapsed, without a
         lease row, superseded. Each by its own event, guarded by the lease observed.
         """
-        return self.call(calls.recover(self.name))
+        return self.call(calls.recover(self.name, idempotency_key))
 
     def settle_import(
         self,
