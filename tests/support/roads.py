@@ -25,9 +25,9 @@ begin
             on d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid
         cross join lateral pg_identify_object(d.classid, d.objid, d.objsubid) as i
         where e.extname = 'eve' and d.deptype = 'e'
-        order by d.objid desc
+        order by d.classid <> 'pg_class'::regclass, d.objid desc
     loop
-        -- A table or type takes its array type along (PostgreSQL 18).
+        -- A relation takes its row type along, a type its array type (PostgreSQL 17, 18).
         continue when not exists (
             select from pg_depend as d
             where d.classid = member.classid and d.objid = member.objid and d.deptype = 'e'
