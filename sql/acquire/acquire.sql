@@ -128,6 +128,7 @@ declare
     by_class boolean := false;
     why text;
     paused boolean;
+    surplus integer;
     granted integer := 0;
     condemned integer := 0;
     given integer := 0;
@@ -142,7 +143,7 @@ begin
     door.ttl_floor := c.ttl_floor;
     door.ttl_ceiling := c.ttl_ceiling;
     door.named := false;
-    select p.slots, p.paused into door.slots, paused from eve.pool as p
+    select p.slots, p.paused, p.surplus into door.slots, paused, surplus from eve.pool as p
     where p.queue_id = c.queue_id and p.pool = _acquire.pool;
     if not found then
         perform eve._raise('P0002', pg_catalog.format('unknown pool "%s"', pg_catalog.left(pool, 200)),
@@ -151,12 +152,13 @@ begin
     if paused then
         door.blocked := 'pool is paused';
     end if;
-    -- Slots of leases that this call has ended are used first, if they are of this pool and it still has them.
+    -- Slots of leases that this call has ended are used first, if they are of this pool and it may keep them.
     foreach h in array handed loop
-        if h.pool = pool and h.number <= door.slots then
+        if h.pool = pool and surplus = 0 then
             slots := slots || h.number;
         else
             perform eve._put_slot(c.queue_id, h.pool, h.number);
+            surplus := greatest(0, surplus - (h.pool = pool)::integer);
         end if;
     end loop;
     door.free := slots <> '{}' or eve._slot_free(c.queue_id, pool);

@@ -94,28 +94,30 @@ begin
         a.chain := 'broken';
         faults := faults || part;
     end if;
-    -- Free and held slots together are the authorised ones, but for leases of a pool that has shrunk.
-    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'slot', 'pool', s.pool, 'number', s.number,
-        'free', s.free, 'held', s.held) order by s.pool, s.number)
+    -- No number is taken twice; free and held slots together are the authorised ones and the surplus of a pool that shrank.
+    select pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('fault', 'slot',
+        'pool', s.pool, 'number', s.number, 'slots', s.slots, 'free', s.free, 'held', s.held))
+        order by s.pool, s.number)
     into part
     from (
-        select coalesce(n.pool, u.pool) as pool, coalesce(n.number, u.number) as number,
-            coalesce(u.free, 0) as free, coalesce(u.held, 0) as held, n.number is not null as authorised
+        select t.pool, t.number, null::integer as slots, pg_catalog.sum(t.free) as free,
+            pg_catalog.sum(t.held) as held
         from (
-            select p.pool, g.number from eve.pool as p
-            cross join lateral pg_catalog.generate_series(1, p.slots) as g (number)
-            where p.queue_id = q
-        ) as n
-        full join (
-            select t.pool, t.number, pg_catalog.sum(t.free) as free, pg_catalog.sum(t.held) as held
-            from (
-                select f.pool, f.number, 1 as free, 0 as held from eve.free_slot as f where f.queue_id = q
-                union all
-                select h.pool, h.number, 0, 1 from eve.held_slot as h where h.queue_id = q
-            ) as t group by t.pool, t.number
-        ) as u on u.pool = n.pool and u.number = n.number
-    ) as s
-    where s.authorised and s.free + s.held <> 1 or not s.authorised and s.held <> 1;
+            select f.pool, f.number, 1 as free, 0 as held from eve.free_slot as f where f.queue_id = q
+            union all
+            select h.pool, h.number, 0, 1 from eve.held_slot as h where h.queue_id = q
+        ) as t
+        group by t.pool, t.number
+        having pg_catalog.count(*) > 1
+        union all
+        select p.pool, null, p.slots + p.surplus, f.free, h.held
+        from eve.pool as p
+        cross join lateral (select pg_catalog.count(*) as free from eve.free_slot as x
+            where x.queue_id = q and x.pool = p.pool) as f
+        cross join lateral (select pg_catalog.count(*) as held from eve.held_slot as x
+            where x.queue_id = q and x.pool = p.pool) as h
+        where p.queue_id = q and f.free + h.held <> p.slots + p.surplus
+    ) as s;
     a.slots := case when part is null then 'accounted' else 'off' end;
     faults := faults || coalesce(part, '[]');
     -- Search structures are those of the states.

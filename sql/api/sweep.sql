@@ -88,7 +88,7 @@ begin
     answer.rechecked := 0;
     select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, at_most, faults) as r;
     -- Free and held slots account for every lease: only when they do not, each item is looked at.
-    select coalesce(sum(p.slots), 0)::integer into slots from eve.pool as p where p.queue_id = c.queue_id;
+    select coalesce(sum(p.slots + p.surplus), 0)::integer into slots from eve.pool as p where p.queue_id = c.queue_id;
     select count(*)::integer into n from eve.held_slot as h where h.queue_id = c.queue_id;
     n := n + (select count(*)::integer from eve.free_slot as f where f.queue_id = c.queue_id);
     if n <> slots or exists (

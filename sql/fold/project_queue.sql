@@ -107,24 +107,8 @@ begin
                 answer = data -> 'answer'
             where d.queue_id = _project_queue.queue_id and d.decision = (data ->> 'decision')::bigint;
             if data ? 'slots' then
-                update eve.pool as p
-                set slots = (data ->> 'slots')::integer, decision = (data ->> 'decision')::bigint
-                where p.queue_id = _project_queue.queue_id and p.pool = data ->> 'pool';
-                delete from eve.free_slot as f
-                where f.queue_id = _project_queue.queue_id and f.pool = data ->> 'pool'
-                    and f.number > (data ->> 'slots')::integer;
-                -- One statement sees each number either free or held: none is made twice.
-                insert into eve.free_slot (queue_id, pool, number)
-                select _project_queue.queue_id, data ->> 'pool', n.number
-                from pg_catalog.generate_series(1, (data ->> 'slots')::integer) as n (number)
-                where not exists (
-                        select from eve.free_slot as f
-                        where f.queue_id = _project_queue.queue_id
-                            and f.pool = data ->> 'pool' and f.number = n.number)
-                    and not exists (
-                        select from eve.held_slot as h
-                        where h.queue_id = _project_queue.queue_id
-                            and h.pool = data ->> 'pool' and h.number = n.number);
+                perform eve._resize_pool(queue_id, data ->> 'pool', (data ->> 'slots')::integer,
+                    (data ->> 'decision')::bigint);
                 if (data ->> 'default_pool')::boolean then
                     update eve.queue as q set default_pool = data ->> 'pool'
                     where q.queue_id = _project_queue.queue_id;

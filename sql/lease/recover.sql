@@ -147,10 +147,11 @@ returns integer
 language plpgsql
 as $$
 declare
-    repaired integer := 0;
-    n integer;
+    repaired integer;
+    extra integer;
+    place record;
 begin
-    -- Slots that are neither free nor held are put back; what is free twice, or free while held, is taken out.
+    -- What is free twice, or free while held, is taken out; then the number is made right.
     delete from eve.free_slot as f
     where f.queue_id = c.queue_id and (
         exists (
@@ -158,25 +159,29 @@ begin
             where o.queue_id = f.queue_id and o.pool = f.pool and o.number = f.number and o.seq < f.seq)
         or exists (
             select from eve.held_slot as h
-            where h.queue_id = f.queue_id and h.pool = f.pool and h.number = f.number)
-        or not exists (
-            select from eve.pool as p
-            where p.queue_id = f.queue_id and p.pool = f.pool and f.number <= p.slots));
-    get diagnostics n = row_count;
-    repaired := repaired + n;
-    insert into eve.free_slot (queue_id, pool, number)
-    select p.queue_id, p.pool, s.number
-    from eve.pool as p
-    cross join lateral pg_catalog.generate_series(1, p.slots) as s (number)
-    where p.queue_id = c.queue_id
-        and not exists (
-            select from eve.free_slot as f
-            where f.queue_id = p.queue_id and f.pool = p.pool and f.number = s.number)
-        and not exists (
-            select from eve.held_slot as h
-            where h.queue_id = p.queue_id and h.pool = p.pool and h.number = s.number);
-    get diagnostics n = row_count;
-    return repaired + n;
+            where h.queue_id = f.queue_id and h.pool = f.pool and h.number = f.number));
+    get diagnostics repaired = row_count;
+    for place in
+        -- One statement, one snapshot: a lease that begins or ends meanwhile is counted once.
+        select p.pool, p.slots + p.surplus
+            - (select pg_catalog.count(*) from eve.free_slot as f
+                where f.queue_id = p.queue_id and f.pool = p.pool)::integer
+            - (select pg_catalog.count(*) from eve.held_slot as h
+                where h.queue_id = p.queue_id and h.pool = p.pool)::integer as missing
+        from eve.pool as p
+        where p.queue_id = c.queue_id
+        order by p.pool
+    loop
+        if place.missing > 0 then
+            perform eve._add_slots(c.queue_id, place.pool, place.missing);
+        elsif place.missing < 0 then
+            extra := -place.missing - eve._drop_slots(c.queue_id, place.pool, -place.missing);
+            update eve.pool as p set surplus = p.surplus + extra
+            where p.queue_id = c.queue_id and p.pool = place.pool and extra > 0;
+        end if;
+        repaired := repaired + pg_catalog.abs(place.missing);
+    end loop;
+    return repaired;
 end
 $$;
 

@@ -5,17 +5,19 @@ create table eve.pool (
     queue_id bigint not null,
     pool text not null,
     slots integer not null,
+    surplus integer not null default 0,
     decision bigint,
     paused boolean not null,
     constraint pool_pkey primary key (queue_id, pool),
     constraint pool_name_is_short check (length(pool) between 1 and 200 and pool !~ '[[:cntrl:]]'),
     constraint pool_local_has_one_slot check (pool <> 'local' or (slots = 1 and decision is null)),
     constraint pool_slots_are_bounded check (slots between 0 and 1024),
+    constraint pool_surplus_is_not_negative check (surplus >= 0),
     constraint pool_slots_need_a_decision check (pool = 'local' or slots = 0 or decision is not null)
 );
 
 comment on table eve.pool is
-'The pools of a queue and their authorised slots; without an accepted spend decision a pool other than local has none.';
+'The pools of a queue and their authorised slots; without an accepted spend decision a pool other than local has none. surplus counts the leases that a shrunken pool still waits for: as many slots are not put back. Free and held slots are slots and surplus together.';
 
 create sequence eve.free_slot_seq as bigint;
 
@@ -30,7 +32,7 @@ create table eve.free_slot (
 );
 
 comment on table eve.free_slot is
-'The slots that hold no lease: taken by deleting, put back under a fresh key. Free and held together are the authorised slots; eve_audit compares.';
+'The slots that hold no lease: taken by deleting, put back under a fresh key. Numbers are names; how many there are is what eve_audit compares.';
 
 create table eve.slot_mark (
     queue_id bigint not null,
@@ -85,10 +87,10 @@ begin
             mark := null;
             continue;
         end if;
-        -- A slot that a shrunken pool no longer has is dropped, not used.
-        if exists (select from eve.pool as p
-            where p.queue_id = _take_slot.queue_id and p.pool = _take_slot.pool
-                and taken.number <= p.slots) then
+        -- A slot that a shrunken pool has too many is dropped, not used.
+        update eve.pool as p set surplus = p.surplus - 1
+        where p.queue_id = _take_slot.queue_id and p.pool = _take_slot.pool and p.surplus > 0;
+        if not found then
             if taken.seq > coalesce(mark, 0) + 200 then
                 insert into eve.slot_mark (queue_id, pool, seq)
                 values (_take_slot.queue_id, _take_slot.pool, taken.seq)
@@ -109,14 +111,91 @@ returns void
 language plpgsql
 as $$
 begin
-    insert into eve.free_slot (queue_id, pool, number)
-    select p.queue_id, p.pool, _put_slot.number
-    from eve.pool as p
-    where p.queue_id = _put_slot.queue_id and p.pool = _put_slot.pool and _put_slot.number <= p.slots;
+    update eve.pool as p set surplus = p.surplus - 1
+    where p.queue_id = _put_slot.queue_id and p.pool = _put_slot.pool and p.surplus > 0;
+    if not found then
+        insert into eve.free_slot (queue_id, pool, number)
+        values (_put_slot.queue_id, _put_slot.pool, _put_slot.number);
+    end if;
 end
 $$;
 
 comment on function eve._put_slot(bigint, text, integer) is
-'Put a slot back at the end of its lease, unless the pool has shrunk below its number.';
+'Put a slot back at the end of its lease, unless the pool has shrunk and waits for leases to end.';
+
+create function eve._add_slots(queue_id bigint, pool text, many integer)
+returns void
+language sql
+begin atomic
+    -- One statement sees each number either free or held: none is made twice.
+    insert into eve.free_slot (queue_id, pool, number)
+    select _add_slots.queue_id, _add_slots.pool, n.number
+    from pg_catalog.generate_series(1, 4096) as n (number)
+    where not exists (
+            select from eve.free_slot as f
+            where f.queue_id = _add_slots.queue_id and f.pool = _add_slots.pool
+                and f.number = n.number)
+        and not exists (
+            select from eve.held_slot as h
+            where h.queue_id = _add_slots.queue_id and h.pool = _add_slots.pool
+                and h.number = n.number)
+    order by n.number limit _add_slots.many;
+end;
+
+comment on function eve._add_slots(bigint, text, integer) is
+'Add free slots under the lowest numbers that are neither free nor held.';
+
+create function eve._drop_slots(queue_id bigint, pool text, many integer)
+returns integer
+language plpgsql
+as $$
+declare
+    dropped integer;
+begin
+    -- One that is being taken is not waited for: if that is rolled back, the next to take it drops it.
+    delete from eve.free_slot as f
+    using (
+        select s.seq from eve.free_slot as s
+        where s.queue_id = _drop_slots.queue_id and s.pool = _drop_slots.pool
+        order by s.number desc limit many for update skip locked
+    ) as s
+    where f.queue_id = _drop_slots.queue_id and f.pool = _drop_slots.pool and f.seq = s.seq;
+    get diagnostics dropped = row_count;
+    return dropped;
+end
+$$;
+
+comment on function eve._drop_slots(bigint, text, integer) is
+'Take out at most so many free slots; how many there were.';
+
+create function eve._resize_pool(queue_id bigint, pool text, slots integer, decision bigint)
+returns void
+language plpgsql
+as $$
+declare
+    was record;
+    more integer;
+    left_over integer;
+begin
+    select p.slots, p.surplus into strict was
+    from eve.pool as p
+    where p.queue_id = _resize_pool.queue_id and p.pool = _resize_pool.pool
+    for update;
+    more := slots - was.slots;
+    -- Free slots go at once, the rest as leases end; a pool that grows keeps those first.
+    left_over := case when more < 0
+        then was.surplus - more - eve._drop_slots(queue_id, pool, -more)
+        else greatest(0, was.surplus - more) end;
+    update eve.pool as p
+    set slots = _resize_pool.slots, decision = _resize_pool.decision, surplus = left_over
+    where p.queue_id = _resize_pool.queue_id and p.pool = _resize_pool.pool;
+    if more > was.surplus then
+        perform eve._add_slots(queue_id, pool, more - was.surplus);
+    end if;
+end
+$$;
+
+comment on function eve._resize_pool(bigint, text, integer, bigint) is
+'Give a pool the slots of an accepted decision. Fewer than before: no lease ends, and none begins until few enough are left.';
 
 commit;
