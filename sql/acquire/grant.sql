@@ -17,6 +17,7 @@ create type eve.candidate as (
     value_until timestamptz,
     effect_identity text,
     cancellation_identity text,
+    submitter text,
     trace text,
     edges integer,
     revision integer
@@ -35,7 +36,7 @@ begin
     select
         w.item, i.work_id, wc.name, w.class_id, wc.paused, w.lane, w.queue_state, r.policy, i.payload,
         i.payload_size, i.deadline, i.minimum_completion_margin, i.value_until, i.effect_identity,
-        i.cancellation_identity, i.trace,
+        i.cancellation_identity, i.principal, i.trace,
         -- A return may have added edges.
         i.edges + case when (w.queue_state).version > 2 then 1 else 0 end, wc.revision
     into k
@@ -61,13 +62,11 @@ language plpgsql
 stable
 as $$
 begin
-    if k.cancellation_identity is not null and exists (
-        select from eve.cancellation as t
-        where t.queue_id = c.queue_id and t.cancellation_identity = k.cancellation_identity) then
+    if eve._tombstone(c.queue_id, k.cancellation_identity, k.submitter) then
         return 'intent_cancelled';
     end if;
     return case
-        when at + k.margin >= k.deadline then 'deadline_passed'
+        when at + greatest(k.margin, (k.policy).completion_margin) >= k.deadline then 'deadline_passed'
         when at >= k.value_until then 'value_window_ended'
         when (k.state).attempts >= eve._budget(k.policy, k.state) then 'max attempts exceeded'
         when k.payload_size > (k.policy).payload_limit then 'payload_invalid'
@@ -119,8 +118,8 @@ as $$
 declare
     answer eve.acquisition_answer;
     appended eve.appended;
-    -- The second reading of the clock: after the last lock.
-    at timestamptz := eve._clock(c);
+    -- The second reading of the clock: after the last lock, and never before the item's last event.
+    at timestamptz := greatest(eve._clock(c), (k.state).at);
     lasts interval := coalesce(ttl, (k.policy).ttl);
 begin
     answer.expires_at := at + least(lasts, (k.policy).max_age);

@@ -34,10 +34,11 @@ declare
 begin
     d.holds := '[]';
     d.reason := case
-        when cancellation_identity is not null and exists (
-            select from eve.cancellation as t
-            where t.queue_id = c.queue_id
-                and t.cancellation_identity = _decide.cancellation_identity) then 'intent_cancelled'
+        when cancellation_identity is not null
+            and eve._tombstone(c.queue_id, cancellation_identity, c.principal) then 'intent_cancelled'
+        when awaited is not null and exists (
+            select from eve.decision as q
+            where q.queue_id = c.queue_id and q.decision = awaited and q.phase = 'declined') then 'decision_declined'
         when lineage.fault is not null then lineage.fault
         when payload_size > policy.payload_limit then 'payload_too_large'
     end;
@@ -61,7 +62,7 @@ begin
     end if;
     if awaited is not null and exists (
         select from eve.decision as q
-        where q.queue_id = c.queue_id and q.decision = awaited and q.phase <> 'accepted') then
+        where q.queue_id = c.queue_id and q.decision = awaited and q.phase = 'open') then
         d.holds := d.holds || eve._hold_json('awaiting_decision', awaited::text, null, null);
     end if;
     if policy.replay_class = 'destination_protected' and (

@@ -48,6 +48,8 @@ begin
         perform eve._raise('22023', 'subject is not a JSON object', '{"argument": "subject"}', 'Pass an object.');
     end if;
     perform eve._check_instant('expires_at', eve_propose.expires_at);
+    perform eve._check_text('work_id', eve_propose.work_id, 512, false);
+    perform eve._check_text('pool', eve_propose.pool, 200, false);
     answer := eve._act_replay(c, idempotency_key, 'eve_propose', eve._fingerprint('eve_propose',
         eve._text(queue), eve._text(eve_propose.kind), int8send(eve_propose.item), eve._text(work_id), eve._text(pool),
         int4send(slots), eve._text(eve_propose.subject), timestamptz_send(eve_propose.expires_at)));
@@ -107,6 +109,34 @@ $$;
 comment on function eve._check_spend(eve.caller, text, integer) is
 'Refuse a spend for pool local or beyond the ceiling (22023), or for an unknown pool (P0002).';
 
+create function eve._cancel_declined(c eve.caller, decision bigint, at timestamptz)
+returns void
+language plpgsql
+as $$
+declare
+    waiting record;
+begin
+    for waiting in
+        select h.item from eve.hold as h
+        where h.queue_id = c.queue_id and h.trigger = 'decision' and h.ref = decision::text
+        order by h.item
+    loop
+        continue when not eve._lock_holds(c, waiting.item, true);
+        -- What a holder gave back to wait for an answer gets the answer; what never ran does not run.
+        if exists (
+            select from eve.work_item as w
+            where w.queue_id = c.queue_id and w.item = waiting.item
+                and (w.queue_state).phase = 'held' and (w.queue_state).attempts = 0) then
+            perform eve._append(c, waiting.item, 'cancelled', at, reason => 'decision ' || decision || ' declined');
+            perform eve._close_edges(c, waiting.item, 'cancelled', at);
+        end if;
+    end loop;
+end
+$$;
+
+comment on function eve._cancel_declined(eve.caller, bigint, timestamptz) is
+'Cancel the items that were held since their submission for a decision which was declined.';
+
 create function eve._answer_decision(c eve.caller, decision bigint, verdict text, answer jsonb, extra jsonb)
 returns eve.act_answer
 language plpgsql
@@ -151,6 +181,9 @@ begin
         pg_catalog.jsonb_build_object('decision', decision, 'answer', answer) || coalesce(extra, '{}')));
     if d.kind = 'waiver' and verdict = 'accepted' then
         perform eve._rederive(c, d.item, at, 'waiver ' || decision);
+    end if;
+    if verdict = 'declined' then
+        perform eve._cancel_declined(c, decision, at);
     end if;
     perform eve._fire(c, 'decision', decision::text, at);
     acted := eve._acted(coalesce(d.item, 0), appended, pg_catalog.jsonb_build_object('kind', d.kind));
@@ -219,7 +252,7 @@ end
 $$;
 
 comment on function public.eve_decline(text, bigint, jsonb, text) is
-'A human declines an open decision, finally. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).';
+'A human declines an open decision, finally: items that waited for it since their submission are cancelled, those that a holder returned get the answer. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).';
 
 create function public.eve_approve_slots(
     queue text,
@@ -241,6 +274,9 @@ begin
     c := eve._enter(queue, eve._everyone());
     perform eve._must_own(c, null, 'human');
     perform eve._check_text('pool', eve_approve_slots.pool, 200, true);
+    if default_pool is null then
+        perform eve._raise('22004', 'default_pool is null', '{"argument": "default_pool"}', 'Pass true or false.');
+    end if;
     acted := eve._act_replay(c, idempotency_key, 'eve_approve_slots', eve._fingerprint('eve_approve_slots',
         eve._text(queue), eve._text(eve_approve_slots.pool), int4send(slots), eve._text(default_pool)));
     if acted.done is not null then

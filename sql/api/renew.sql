@@ -54,14 +54,14 @@ begin
     where x.queue_id = c.queue_id and x.item = eve_renew.item;
     s := stored.state;
     policy := eve._policy(c.queue_id, stored.class_id, s.revision);
-    at := eve._clock(c);
+    at := greatest(eve._clock(c), s.at);
     latest := h.acquired_at + policy.max_age;
     if ttl is not null then
         if not isfinite(ttl) or ttl <= interval '0' then
             perform eve._raise('22023', 'ttl is not positive and finite', '{"argument": "ttl"}',
                 'Pass a positive interval, or none for what is left.');
         end if;
-        if at + ttl > latest then
+        if case when ttl > policy.max_age then true else at + ttl > latest end then
             perform eve._refuse('lease_age_exceeded', c.queue, item, jsonb_build_object(
                 'token', token, 'seconds_left', greatest(0, extract(epoch from latest - at))));
         end if;

@@ -81,8 +81,11 @@ returns void
 language plpgsql
 as $$
 declare
-    -- Tests own eve.now(): the probe takes the earlier of both clocks, read before the transaction id.
-    seen timestamptz := least(pg_catalog.now(), eve.now());
+    -- Tests own eve.now(): the probe takes the earlier of both clocks, read before the transaction id. Where
+    -- the clock stepped back it repeats the newest probe: who reads the clock later reads that one as well.
+    seen timestamptz := greatest(
+        least(pg_catalog.now(), eve.now()),
+        (select p.at from eve.probe as p where p.queue_id = _probe.queue_id order by p.xid desc limit 1));
 begin
     insert into eve.probe (queue_id, xid, at)
     values (_probe.queue_id, pg_catalog.pg_current_xact_id(), seen)

@@ -1,4 +1,4 @@
--- queue/caller.sql · who calls, in which queue, as whom. Raises: P0002 for a queue unknown or forbidden, terminal_state_not_owned.
+-- queue/caller.sql · who calls, in which queue, as whom. Raises: P0002 for a queue unknown or forbidden, 42501, terminal_state_not_owned.
 begin;
 
 create type eve.caller as (
@@ -56,7 +56,9 @@ begin
         q.queue_id, q.name, c.actor, a.principal, q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
         q.lanes, q.restricted,
-        (select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1)
+        greatest(
+            (select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1),
+            (select p.at from eve.probe as p where p.queue_id = q.queue_id order by p.xid desc limit 1))
     into c
     from eve.queue as q
     cross join lateral (
@@ -66,11 +68,20 @@ begin
             and x.capability = any (_look.capabilities)
             and eve._member(c.actor, x.role)
             and eve._member(c.actor, 'eve_' || x.capability)
-        order by x.role = c.actor desc, x.role, x.capability
+        order by x.role = c.actor desc, pg_catalog.array_position(capabilities, x.capability), x.role
         limit 1
     ) as a
     where q.name = _look.queue;
-    if not found then
+    if not found and exists (
+        select from eve.queue as q
+        join eve.access as x on x.queue_id = q.queue_id
+        where q.name = _look.queue
+            and eve._member(eve._actor(), x.role)
+            and eve._member(eve._actor(), 'eve_' || x.capability)) then
+        perform eve._raise('42501', pg_catalog.format('permission denied for queue "%s"', queue),
+            pg_catalog.jsonb_build_object('needs', capabilities),
+            'Let an operator give the calling role one of the capabilities in the detail, with eve_grant_access and the role eve_* of that name.');
+    elsif c.queue_id is null then
         perform eve._raise('P0002', pg_catalog.format('unknown queue "%s"', pg_catalog.left(_look.queue, 200)),
             null, 'Check the name, and that the calling role was given access with eve_grant_access.');
     end if;
@@ -79,7 +90,7 @@ end
 $$;
 
 comment on function eve._look(text, text[]) is
-'Resolve a caller who only reads. An unknown queue and one without access for any of the capabilities answer alike: P0002.';
+'Resolve a caller who only reads. An unknown queue and one without any access answer alike: P0002; who has access, but none of these capabilities, is refused with 42501.';
 
 create function eve._enter(queue text, capabilities text[])
 returns eve.caller

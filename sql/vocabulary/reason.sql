@@ -31,6 +31,7 @@ insert into eve.reason (reason, decision, owner, trigger, meaning) values
 ('class_not_authorised', 'REJECT', null, null, 'the class accepts no submissions from this principal'),
 ('effect_already_observed', 'REJECT', null, null, 'the effect was observed before'),
 ('work_id_taken', 'REJECT', null, null, 'the work_id names another item of the queue'),
+('decision_declined', 'REJECT', null, null, 'the decision it would wait for was declined'),
 ('lease_not_live', 'REJECT', null, null, 'a child was submitted under a lease that is not live'),
 ('lineage_limit', 'REJECT', null, null, 'the parent''s class allows no more or no deeper children'),
 ('age_budget_exceeded', 'REJECT', null, null, 'the oldest eligible item is older than the class allows'),
