@@ -32,17 +32,21 @@ returns integer
 language plpgsql
 as $$
 declare
-    child record;
+    child bigint;
     woken integer := 0;
 begin
     for child in
-        update eve.dependency as d set on_item = _name_known.item
+        select d.item from eve.dependency as d
         where d.queue_id = c.queue_id and d.on_work_id = _name_known.work_id and d.open and d.on_item is null
-        returning d.item
+        order by d.item
     loop
         woken := woken + 1;
-        if child.item <> _name_known.item and eve._lock_holds(c, child.item, true) then
-            perform eve._rederive(c, child.item, at, 'dependency_known');
+        -- The child's door first. An item that waits for itself has none yet.
+        if eve._lock_holds(c, child, true) then
+            perform eve._rederive(c, child, at, 'dependency_known');
+        else
+            update eve.dependency as d set on_item = _name_known.item
+            where d.queue_id = c.queue_id and d.item = child and d.on_work_id = _name_known.work_id;
         end if;
     end loop;
     return woken;

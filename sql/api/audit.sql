@@ -249,8 +249,9 @@ begin
         and ((p.queue_state).phase = 'verified' or d.needs = 'ended' and (p.queue_state).phase in
             ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'));
     delete from eve.hold as h where h.queue_id = c.queue_id;
-    insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, open_edges)
+    insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges)
     select w.queue_id, w.item, h.reason, coalesce(h.ref, ''), h.owner, h.trigger, h.due_at,
+        case when h.trigger <> 'time' then eve._clock(c) end,
         case when h.reason = 'dependency_not_ready' then (
             select count(*) from eve.dependency as d
             where d.queue_id = w.queue_id and d.item = w.item and d.open) end

@@ -63,9 +63,9 @@ begin
         perform eve._raise('22023', 'durability is not required, platform or any', '{"argument": "durability"}',
             'Use required in production; any is for tests and demonstrations.');
     end if;
-    if request_retention is null or not isfinite(request_retention) or request_retention < interval '7 days' then
-        perform eve._raise('22023', 'request_retention is below 7 days', '{"argument": "request_retention"}',
-            'Keys are kept at least 7 days.');
+    if (request_retention between interval '7 days' and interval '1000 years') is not true then
+        perform eve._raise('22023', 'request_retention is not between 7 days and 1000 years',
+            '{"argument": "request_retention"}', 'Keys are kept at least 7 days.');
     end if;
     c.actor := eve._actor();
     c.principal := c.actor;
@@ -160,32 +160,20 @@ returns integer
 language plpgsql
 as $$
 declare
-    waiting record;
-    holds jsonb;
+    item bigint;
     at timestamptz := eve._clock(c);
-    k record;
     released integer := 0;
 begin
-    select w.class_id, r.policy into k
-    from eve.work_class as w
-    join eve.class_revision as r
-        on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
-    where w.queue_id = c.queue_id and w.name = class;
-    for waiting in
+    foreach item in array eve._stale(c.queue_id, array(
         select distinct h.item
         from eve.hold as h
         join eve.intent as i on i.queue_id = h.queue_id and i.item = h.item
-        where h.queue_id = c.queue_id and h.trigger = 'policy' and i.class_id = k.class_id
-            and (h.reason = 'replay_class_unknown' and (k.policy).replay_class <> 'unknown'
-                or h.reason = 'payload_invalid' and i.payload_size <= (k.policy).payload_limit)
-        order by h.item
+        join eve.work_class as k on k.queue_id = i.queue_id and k.class_id = i.class_id
+        where h.queue_id = c.queue_id and h.trigger = 'policy' and k.name = _reconsider.class))
     loop
-        perform eve._lock_holds(c, waiting.item, true);
-        select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
-        from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, waiting.item)) as h (value)
-        where h.value ->> 'trigger' <> 'policy';
-        perform eve._settle_holds(c, waiting.item, at, holds, 'policy revision', null);
-        released := released + 1;
+        if eve._lock_holds(c, item, true) and eve._rederive(c, item, at, 'policy revision') then
+            released := released + 1;
+        end if;
     end loop;
     return released;
 end

@@ -40,6 +40,9 @@ begin
     c := eve._enter(queue, '{worker}');
     perform eve._check_text('reason', reason, 1000, true);
     perform eve._check_instant('until', until);
+    if reconcile is null then
+        perform eve._raise('22004', 'reconcile is null', '{"argument": "reconcile"}', 'Pass true or false.');
+    end if;
     if cardinality(after) > 1000 or array_ndims(after) > 1 then
         perform eve._raise('22023', 'after is not a flat list of at most 1000', '{"argument": "after"}', 'Name fewer items.');
     end if;
@@ -94,7 +97,7 @@ begin
                     select from eve.dependency as d
                     where d.queue_id = c.queue_id and d.item = eve_return.item and d.on_work_id = u.id)),
                 'verified');
-            holds := holds || eve._edge_holds(c, item, at);
+            holds := holds || eve._edge_holds(c, item);
         end if;
         phase := case when jsonb_array_length(holds) > 0 then 'held' else 'ready' end;
         -- Before any effect start a return costs no attempt, as often as the budget is large.

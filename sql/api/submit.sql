@@ -62,6 +62,9 @@ begin
     if payload is null then
         perform eve._raise('22004', 'payload is null', '{"argument": "payload"}', 'Pass a JSON value, such as {}.');
     end if;
+    if must_admit is null then
+        perform eve._raise('22004', 'must_admit is null', '{"argument": "must_admit"}', 'Pass true or false.');
+    end if;
     perform eve._check_text('work_id', eve_submit.work_id, 512, false);
     if eve_submit.work_id ^@ '~' then
         perform eve._raise('22023', 'work_id begins with "~"', '{"argument": "work_id"}',
@@ -75,8 +78,8 @@ begin
     perform eve._check_instant('deadline', deadline);
     perform eve._check_instant('value_until', value_until);
     perform eve._check_instant('requested_at', requested_at);
-    if not pg_catalog.isfinite(minimum_completion_margin) or minimum_completion_margin < interval '0' then
-        perform eve._raise('22023', 'minimum_completion_margin is negative or infinite',
+    if minimum_completion_margin not between interval '0' and interval '100 years' then
+        perform eve._raise('22023', 'minimum_completion_margin is not between 0 and 100 years',
             '{"argument": "minimum_completion_margin"}', 'Pass an interval from 0 on.');
     end if;
     perform eve._check_text('operation_identity', operation_identity, 512, false);
@@ -98,8 +101,8 @@ begin
     if pg_catalog.array_ndims(after) > 1 or pg_catalog.array_ndims(after_ended) > 1
         or pg_catalog.array_ndims(expected_effects) > 1
         or pg_catalog.cardinality(after) > 10000 or pg_catalog.cardinality(after_ended) > 10000
-        or pg_catalog.cardinality(expected_effects) > 1000 then
-        perform eve._raise('22023', 'a list has more than one dimension or too many elements',
+        or pg_catalog.cardinality(expected_effects) not between 1 and 1000 then
+        perform eve._raise('22023', 'a list has more than one dimension, too many elements or expects no effect',
             '{"after": 10000, "expected_effects": 1000}', 'Pass a flat list within the limits of the detail.');
     end if;
     foreach name in array coalesce(after, '{}') || coalesce(after_ended, '{}') loop
@@ -147,6 +150,15 @@ begin
     where r.replay_class in (eve_submit.replay_class, policy.replay_class)
     order by r.severity desc limit 1;
     minimum_completion_margin := greatest(minimum_completion_margin, policy.completion_margin);
+    derived := array_remove(array[
+        case when eve_submit.work_id is null then 'work_id' end,
+        case when operation_identity is null then 'operation_identity' end,
+        case when effect_identity is null then 'effect_identity' end,
+        case when cancellation_identity is null then 'cancellation_identity' end,
+        case when requested_at is null then 'requested_at' end,
+        case when replay_class is null then 'replay_class' end,
+        case when completion_test is null then 'completion_test' end], null);
+    cancellation_identity := coalesce(cancellation_identity, eve_submit.work_id);
     d := eve._decide(c, policy, at, size, worse, cancellation_identity, l, not_before, deadline,
         minimum_completion_margin, value_until, decision);
     answer.decision := d.decision;
@@ -157,13 +169,6 @@ begin
     if d.decision = 'ADMIT' then
         answer.item := nextval('eve.item_seq');
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
-        derived := array_remove(array[
-            case when eve_submit.work_id is null then 'work_id' end,
-            case when operation_identity is null then 'operation_identity' end,
-            case when effect_identity is null then 'effect_identity' end,
-            case when requested_at is null then 'requested_at' end,
-            case when replay_class is null then 'replay_class' end,
-            case when completion_test is null then 'completion_test' end], null);
         operation_identity := coalesce(operation_identity, class);
         after := case when after is null and after_ended is null then null else coalesce(after, '{}') end;
         insert into eve.intent (
@@ -176,7 +181,7 @@ begin
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, size, digest,
             operation_identity,
             coalesce(effect_identity, operation_identity || ':' || answer.work_id),
-            cancellation_identity, coalesce(requested_at, at), not_before, deadline,
+            coalesce(cancellation_identity, answer.work_id), coalesce(requested_at, at), not_before, deadline,
             minimum_completion_margin, value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
             coalescing_key, limit_key, group_label, l.parent, l.depth,
@@ -217,7 +222,7 @@ begin
             perform eve._name_known(c, answer.item, answer.work_id, at);
         end if;
         if edges > 0 then
-            d.holds := d.holds || eve._edge_holds(c, answer.item, at);
+            d.holds := d.holds || eve._edge_holds(c, answer.item);
         end if;
         if jsonb_array_length(d.holds) > 0 then
             answer.decision := 'HOLD';

@@ -21,6 +21,7 @@ begin
         for update of w skip locked
     loop
         begin
+            continue when not eve._lock_children(c, array[old.item], false);
             perform eve._append(c, old.item, 'dead', at, reason => 'retention');
             perform eve._close_edges(c, old.item, 'dead', at);
             dead := dead + 1;
@@ -65,6 +66,7 @@ declare
     at timestamptz;
     n integer;
     slots integer;
+    item bigint;
     place record;
 begin
     c := eve._enter(queue, '{worker,operator}');
@@ -85,7 +87,6 @@ begin
     end if;
     insert into eve.tick (queue_id, at) values (c.queue_id, greatest(at, c.tick))
     on conflict on constraint tick_pkey do nothing;
-    answer.rechecked := 0;
     select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, at_most, faults) as r;
     -- Free and held slots account for every lease: only when they do not, each item is looked at.
     select coalesce(sum(p.slots + p.surplus), 0)::integer into slots from eve.pool as p where p.queue_id = c.queue_id;
@@ -104,18 +105,14 @@ begin
     end if;
     select r.released, r.faults into answer.released, faults from eve._release_due(c, at, at_most, faults) as r;
     select r.expired, r.faults into answer.expired, faults from eve._expire_due(c, at, at_most, faults) as r;
-    for place in
-        select distinct d.item from eve.dependency as d
-        join eve.hold as h on h.queue_id = d.queue_id and h.item = d.item and h.reason = 'dependency_not_ready'
-        join eve.work_item as p on p.queue_id = d.queue_id and p.item = d.on_item
-        where d.queue_id = c.queue_id and d.open
-            and ((p.queue_state).phase = 'verified'
-                or d.needs = 'ended' and (p.queue_state).phase in
-                    ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'))
-        order by d.item limit at_most
+    select r.looked, r.faults into answer.rechecked, faults
+    from eve._look_again(c, at, at_most, at_most, faults) as r;
+    -- And at every other waiting item, in case a trigger was lost.
+    foreach item in array eve._stale(c.queue_id, array(
+        select distinct h.item from eve.hold as h
+        where h.queue_id = c.queue_id and h.trigger <> 'time' order by h.item limit at_most))
     loop
-        if eve._lock_holds(c, place.item, false) then
-            perform eve._rederive(c, place.item, at, 'edges looked at again');
+        if eve._lock_holds(c, item, false) and eve._rederive(c, item, at, 'looked at again') then
             answer.rechecked := answer.rechecked + 1;
         end if;
     end loop;

@@ -57,7 +57,6 @@ begin
             return;
         end if;
     end if;
-    perform eve._housekeep(c, eve._clock(c));
     perform eve._durable(c);
     if cardinality(items) > 0 or cardinality(tokens) > 0 then
         select m.answers, m.handed into finished, handed
@@ -77,6 +76,8 @@ begin
             answers := answers || answer;
         end loop;
     end if;
+    -- After the finishes: they wait for door rows in item order, housekeeping takes them as they come.
+    perform eve._housekeep(c, eve._clock(c));
     for a in
         select * from eve._acquire(c, worker, null, classes, coalesce(pool, c.default_pool), ttl, max_items, handed)
     loop

@@ -39,16 +39,14 @@ begin
             pg_catalog.jsonb_build_object('item', _project_item.item), null);
     elsif state.phase = 'held' then
         if was.phase = 'held' then
-            -- What the event says of a reason that stays; when edges are looked at again is no fact of the ledger.
+            -- What the event says of a reason that stays.
             update eve.hold as h
-            set owner = n.owner, trigger = n.trigger,
-                due_at = case when n.trigger = 'dependency' then h.due_at else n.due_at end
+            set owner = n.owner, trigger = n.trigger, due_at = n.due_at
             from pg_catalog.jsonb_to_recordset(holds) as n (
                 reason text, ref text, owner text, trigger text, due_at timestamptz)
             where h.queue_id = _project_item.queue_id and h.item = _project_item.item
                 and h.reason = n.reason and h.ref = coalesce(n.ref, '')
-                and ((h.owner, h.trigger) is distinct from (n.owner, n.trigger)
-                    or n.trigger <> 'dependency' and h.due_at is distinct from n.due_at);
+                and (h.owner, h.trigger, h.due_at) is distinct from (n.owner, n.trigger, n.due_at);
         end if;
         insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges)
         select

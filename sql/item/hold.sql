@@ -10,15 +10,17 @@ create table eve.hold (
     trigger text not null,
     due_at timestamptz,
     open_edges integer,
-    recheck xid8,
+    look_at timestamptz,
+    looked boolean not null default false,
     constraint hold_pkey primary key (queue_id, item, reason, ref)
 );
 
 create index hold_trigger on eve.hold (queue_id, trigger, ref) where ref <> '';
 create index hold_due_at on eve.hold (queue_id, due_at) where due_at is not null;
+create index hold_look_at on eve.hold (queue_id, looked, look_at) where look_at is not null;
 
 comment on table eve.hold is
-'The hold set of each waiting item, indexed by what releases it. open_edges counts the unverified dependencies; recheck is the transaction id after which the edges are looked at once more.';
+'The hold set of each waiting item, indexed by what releases it. open_edges counts the unverified dependencies. look_at is when housekeeping looks twice at what others release, because it may have happened unseen while the hold was written; null once settled.';
 
 create table eve.deadline (
     queue_id bigint not null,

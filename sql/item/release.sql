@@ -88,7 +88,7 @@ end;
 
 comment on function eve._holds(bigint, bigint) is 'The hold set of an item as JSON.';
 
-create function eve._edge_holds(c eve.caller, item bigint, at timestamptz)
+create function eve._edge_holds(c eve.caller, item bigint)
 returns jsonb
 language plpgsql
 stable
@@ -103,22 +103,102 @@ begin
     into edges
     from eve.dependency as d
     where d.queue_id = c.queue_id and d.item = _edge_holds.item and d.open;
-    -- due_at is when the edges are looked at again: a parent may finish while this is written.
     if edges.unknown > 0 then
-        holds := holds || eve._hold_json('unknown_dependency', null, null, at);
+        holds := holds || eve._hold_json('unknown_dependency', null, null, null);
     end if;
     if edges.open > 0 then
         if eve._cycle(c.queue_id, item) is not null then
-            holds := holds || eve._hold_json('dependency_cycle', null, null, at);
+            holds := holds || eve._hold_json('dependency_cycle', null, null, null);
         end if;
-        holds := holds || eve._hold_json('dependency_not_ready', null, null, at);
+        holds := holds || eve._hold_json('dependency_not_ready', null, null, null);
     end if;
     return holds;
 end
 $$;
 
-comment on function eve._edge_holds(eve.caller, bigint, timestamptz) is
+comment on function eve._edge_holds(eve.caller, bigint) is
 'The dependency reasons of an item, derived anew from its edges.';
+
+create function eve._stale(queue_id bigint, items bigint[])
+returns bigint[]
+language plpgsql
+stable
+as $$
+begin
+    return array(
+        select h.item
+        from pg_catalog.unnest(items) as u (item)
+        join eve.hold as h on h.queue_id = _stale.queue_id and h.item = u.item
+        where case h.trigger
+            when 'dependency' then exists (
+                select from eve.dependency as d
+                left join eve.work_item as p on p.queue_id = d.queue_id and p.item = d.on_item
+                where d.queue_id = h.queue_id and d.item = h.item and d.open
+                    and case when d.on_item is null then exists (
+                            select from eve.intent as i
+                            where i.queue_id = d.queue_id and i.work_id = d.on_work_id)
+                        else eve._closes((p.queue_state).phase, d.needs) end)
+            when 'decision' then not eve._undecided(h.queue_id, h.ref)
+            when 'policy' then not eve._unanswered(h.queue_id, h.item, h.reason)
+        end
+        group by h.item order by h.item);
+end
+$$;
+
+comment on function eve._stale(bigint, bigint[]) is
+'Those of the items whose hold set no longer says what their edges, decisions and policies say.';
+
+create function eve._closes(phase text, needs text)
+returns boolean
+language sql
+immutable
+return coalesce(
+    phase = 'verified'
+    or needs = 'ended' and phase in ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'), false);
+
+comment on function eve._closes(text, text) is
+'Whether an item in a phase closes an edge that needs it verified, or only ended.';
+
+create function eve._undecided(queue_id bigint, ref text)
+returns boolean
+language plpgsql
+stable
+as $$
+begin
+    return exists (
+        select from eve.decision as d
+        where d.queue_id = _undecided.queue_id and d.decision = ref::bigint and d.phase = 'open');
+end
+$$;
+
+comment on function eve._undecided(bigint, text) is 'Whether a hold''s decision is still open.';
+
+create function eve._unanswered(queue_id bigint, item bigint, reason text)
+returns boolean
+language plpgsql
+stable
+as $$
+begin
+    return exists (
+        select
+        from eve.work_item as w
+        join eve.intent as i on i.queue_id = w.queue_id and i.item = w.item
+        join eve.work_class as k on k.queue_id = w.queue_id and k.class_id = w.class_id
+        join eve.class_revision as r
+            on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
+        where w.queue_id = _unanswered.queue_id and w.item = _unanswered.item
+            and case _unanswered.reason
+                -- An item may be vague though its class is not: then the next revision answers.
+                when 'replay_class_unknown' then (r.policy).replay_class = 'unknown'
+                    or k.revision = (w.queue_state).revision
+                when 'payload_invalid' then i.payload_size > (r.policy).payload_limit
+                else true
+            end);
+end
+$$;
+
+comment on function eve._unanswered(bigint, bigint, text) is
+'Whether the present policy of an item''s class still gives the reason for which it waits.';
 
 create function eve._rederive(c eve.caller, item bigint, at timestamptz, fired text)
 returns boolean
@@ -129,19 +209,26 @@ declare
     kept jsonb;
     holds jsonb;
 begin
-    -- The caller holds the hold rows; edges whose parent ended meanwhile are closed first.
+    -- The caller holds the hold rows. Names that became known and parents that ended meanwhile come first.
+    update eve.dependency as d set on_item = i.item
+    from eve.intent as i
+    where d.queue_id = c.queue_id and d.item = _rederive.item and d.open and d.on_item is null
+        and i.queue_id = d.queue_id and i.work_id = d.on_work_id;
     update eve.dependency as d set open = false
     from eve.work_item as p
     where d.queue_id = c.queue_id and d.item = _rederive.item and d.open
         and p.queue_id = d.queue_id and p.item = d.on_item
-        and ((p.queue_state).phase = 'verified'
-            or d.needs = 'ended' and (p.queue_state).phase in
-                ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'));
+        and eve._closes((p.queue_state).phase, d.needs);
     was := eve._holds(c.queue_id, item);
     select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into kept
     from pg_catalog.jsonb_array_elements(was) as h (value)
-    where h.value ->> 'trigger' <> 'dependency';
-    holds := kept || eve._edge_holds(c, item, at);
+    where case h.value ->> 'trigger'
+        when 'dependency' then false
+        when 'decision' then eve._undecided(c.queue_id, h.value ->> 'ref')
+        when 'policy' then eve._unanswered(c.queue_id, _rederive.item, h.value ->> 'reason')
+        else true
+    end;
+    holds := kept || eve._edge_holds(c, item);
     update eve.hold as h
     set open_edges = (
         select pg_catalog.count(*) from eve.dependency as d
@@ -159,7 +246,7 @@ end
 $$;
 
 comment on function eve._rederive(eve.caller, bigint, timestamptz, text) is
-'Derive the dependency reasons of a waiting item anew and release it when none is left. The caller holds its hold rows.';
+'Derive anew for what a waiting item waits on its edges, decisions and policy, and release it when nothing is left. The caller holds its hold rows.';
 
 create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz)
 returns integer
@@ -174,17 +261,18 @@ begin
         select d.item
         from eve.dependency as d
         where d.queue_id = c.queue_id and d.on_item = _close_edges.item and d.open
-            and (_close_edges.phase = 'verified' or d.needs = 'ended')
+            and eve._closes(_close_edges.phase, d.needs)
         order by d.item
     loop
+        -- The child's door first, as everybody else does.
+        perform eve._lock_holds(c, child.item, true);
         update eve.dependency as d set open = false
         where d.queue_id = c.queue_id and d.item = child.item and d.on_item = _close_edges.item and d.open;
-        -- An update, never a mere lock: of two last parents the second waits and then counts to zero.
+        -- An update, never a mere lock: above READ COMMITTED the second of two last parents gets 40001.
         update eve.hold as h set open_edges = h.open_edges - 1
         where h.queue_id = c.queue_id and h.item = child.item and h.reason = 'dependency_not_ready'
         returning h.open_edges into left_open;
         if found and left_open <= 0 then
-            perform eve._lock_holds(c, child.item, true);
             if eve._rederive(c, child.item, at, 'dependency_ready') then
                 released := released + 1;
             end if;
@@ -197,13 +285,45 @@ $$;
 comment on function eve._close_edges(eve.caller, bigint, text, timestamptz) is
 'Close the edges that wait for an item which was verified or ended, children in item order, releasing those with nothing left to wait for.';
 
+create function eve._lock_children(c eve.caller, items bigint[], wait boolean)
+returns boolean
+language plpgsql
+as $$
+declare
+    child bigint;
+begin
+    if wait then
+        perform from eve.hold as h
+        where h.queue_id = c.queue_id and h.item in (
+            select d.item from eve.dependency as d
+            where d.queue_id = c.queue_id and d.on_item = any (items) and d.open)
+        order by h.item, h.reason, h.ref for update;
+        return true;
+    end if;
+    for child in
+        select distinct h.item
+        from eve.dependency as d
+        join eve.hold as h on h.queue_id = d.queue_id and h.item = d.item
+        where d.queue_id = c.queue_id and d.on_item = any (items) and d.open
+        order by h.item
+    loop
+        if not eve._lock_holds(c, child, false) then
+            return false;
+        end if;
+    end loop;
+    return true;
+end
+$$;
+
+comment on function eve._lock_children(eve.caller, bigint[], boolean) is
+'Lock the door rows of all that wait for the items, in item order, before several are ended at once; without wait false when another transaction holds one.';
+
 create function eve._fire(c eve.caller, trigger text, ref text, at timestamptz)
 returns integer
 language plpgsql
 as $$
 declare
     waiting record;
-    holds jsonb;
     released integer := 0;
 begin
     for waiting in
@@ -211,18 +331,16 @@ begin
         where h.queue_id = c.queue_id and h.trigger = _fire.trigger and h.ref = _fire.ref
         order by h.item
     loop
-        perform eve._lock_holds(c, waiting.item, true);
-        select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
-        from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, waiting.item)) as h (value)
-        where not (h.value ->> 'trigger' = _fire.trigger and coalesce(h.value ->> 'ref', '') = _fire.ref);
-        perform eve._settle_holds(c, waiting.item, at, holds, _fire.trigger || ' ' || _fire.ref, null);
-        released := released + 1;
+        if eve._lock_holds(c, waiting.item, true)
+            and eve._rederive(c, waiting.item, at, _fire.trigger || ' ' || _fire.ref) then
+            released := released + 1;
+        end if;
     end loop;
     return released;
 end
 $$;
 
 comment on function eve._fire(eve.caller, text, text, timestamptz) is
-'Release the holds that name a trigger and a reference.';
+'Derive anew the holds that name a trigger and a reference.';
 
 commit;

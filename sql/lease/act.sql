@@ -18,7 +18,8 @@ language plpgsql
 as $$
 declare
     a eve.acting;
-    seen text;
+    seen eve.state;
+    door boolean;
 begin
     loop
         select w.item, w.class_id, w.lane, w.queue_state into a.item, a.class_id, a.lane, a.state
@@ -27,28 +28,40 @@ begin
         if not found then
             perform eve._refuse('unknown_item', c.queue, item);
         end if;
-        seen := (a.state).phase;
-        if seen = 'ready' then
+        seen := a.state;
+        door := seen.phase in ('ready', 'held', 'leased');
+        if seen.phase = 'ready' then
             perform from eve.ready as r
-            where r.queue_id = c.queue_id and r.lane = a.lane and r.rank = (a.state).rank
-                and r.late = (a.state).late and r.ready_since = (a.state).ready_since
+            where r.queue_id = c.queue_id and r.lane = a.lane and r.rank = seen.rank
+                and r.late = seen.late and r.ready_since = seen.ready_since
                 and r.item = _act_on.item
             for update;
-        elsif seen = 'held' then
+        elsif seen.phase = 'held' then
             perform eve._lock_holds(c, item, true);
-        elsif seen = 'leased' then
+        elsif seen.phase = 'leased' then
+            a.pool := null;
             select h.pool, h.number into a.pool, a.number
             from eve.held_slot as h
-            where h.queue_id = c.queue_id and h.item = _act_on.item and h.token = (a.state).token
+            where h.queue_id = c.queue_id and h.item = _act_on.item and h.token = seen.token
             for update;
         end if;
-        -- The state is read in a statement after its lock; where it moved on meanwhile, its new door row is taken.
+        if door then
+            -- Where it moved on meanwhile its new door row is taken, before work_item as by everybody else.
+            a.state := (select w.queue_state from eve.work_item as w
+                where w.queue_id = c.queue_id and w.item = _act_on.item);
+            continue when ((a.state).phase, (a.state).token, (a.state).rank, (a.state).late, (a.state).ready_since)
+                is distinct from (seen.phase, seen.token, seen.rank, seen.late, seen.ready_since);
+        end if;
         perform from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = _act_on.item
         for no key update;
+        -- The state is read in a statement after the lock.
         a.state := (select w.queue_state from eve.work_item as w
             where w.queue_id = c.queue_id and w.item = _act_on.item);
-        exit when (a.state).phase = seen;
+        exit when door or (a.state).phase = seen.phase;
+        -- From a phase without a door it moved to one with a door, and work_item is locked already.
+        perform eve._raise('40001', 'the item was changed by a concurrent transaction',
+            pg_catalog.jsonb_build_object('item', item, 'phase', (a.state).phase), 'Repeat the transaction.');
     end loop;
     return a;
 end

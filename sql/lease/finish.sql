@@ -224,10 +224,13 @@ declare
     place integer;
     places integer[];
 begin
+    -- Lists that begin at another place than 1, or have two dimensions, are of other text than flat ones.
     if pg_catalog.cardinality(items) is distinct from pg_catalog.cardinality(tokens)
         or results is not null and pg_catalog.cardinality(results) <> pg_catalog.cardinality(items)
-        or pg_catalog.array_ndims(items) > 1 then
-        perform eve._raise('22023', 'items, tokens and results differ in length', null,
+        or (pg_catalog.array_dims(items) = pg_catalog.array_dims(tokens)) is false
+        or (pg_catalog.array_dims(results) = pg_catalog.array_dims(items)) is false
+        or pg_catalog.array_ndims(items) > 1 or pg_catalog.array_lower(items, 1) <> 1 then
+        perform eve._raise('22023', 'items, tokens and results are not flat lists of one length', null,
             'Pass one token, and one result or no results, for each item.');
     end if;
     if pg_catalog.cardinality(items) > 1000 then
@@ -241,6 +244,7 @@ begin
         where k.queue_id = c.queue_id
         order by k.item, k.token
         for update of k;
+        perform eve._lock_children(c, items, true);
         places := array(
             select u.place::integer
             from pg_catalog.unnest(items) with ordinality as u (item, place) order by u.item, u.place);

@@ -1,6 +1,22 @@
 -- lease/housekeep.sql · the queue drives itself: once a second, by a caller that comes by. Appends: lease_expired, released, held, expired.
 begin;
 
+create function eve._mark(queue_id bigint, rank smallint)
+returns timestamptz
+language plpgsql
+stable
+as $$
+begin
+    return coalesce((
+        select m.since from eve.mark as m
+        where m.queue_id = _mark.queue_id and m.lane = 0 and m.rank = _mark.rank
+        order by m.since desc limit 1), '-infinity');
+end
+$$;
+
+comment on function eve._mark(bigint, smallint) is
+'Where the search for what is due begins: leases (0), time triggers (1), deadlines (2), first (3) and second (4) looks.';
+
 create function eve._release_due(c eve.caller, at timestamptz, at_most integer, inout faults jsonb, out released integer)
 returns record
 language plpgsql
@@ -11,42 +27,15 @@ declare
 begin
     released := 0;
     for due in
-        select h.item, h.reason, h.ref, h.trigger, h.due_at, h.recheck
+        select h.item, h.reason, h.ref, h.due_at
         from eve.hold as h
         where h.queue_id = c.queue_id and h.due_at <= _release_due.at
-            and h.due_at >= coalesce((
-                select m.since from eve.mark as m
-                where m.queue_id = c.queue_id and m.lane = 0 and m.rank = 1
-                order by m.since desc limit 1), '-infinity')
+            and h.due_at >= eve._mark(c.queue_id, 1::smallint)
         order by h.due_at limit at_most
         for update skip locked
     loop
         begin
-            if due.trigger = 'dependency' and due.recheck is null then
-                -- Who finished a parent while these edges were being written has an older transaction id than this one.
-                update eve.hold as h
-                set recheck = pg_catalog.pg_current_xact_id(), due_at = at + interval '1 s'
-                where h.queue_id = c.queue_id and h.item = due.item
-                    and h.reason = due.reason and h.ref = due.ref;
-            elsif due.trigger = 'dependency'
-                and due.recheck >= pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
-                -- One that this server has not assigned yet was restored from another: nobody is left to wait for.
-                and (due.recheck < pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())
-                    or due.recheck = pg_catalog.pg_current_xact_id()) then
-                update eve.hold as h set due_at = at + interval '1 s'
-                where h.queue_id = c.queue_id and h.item = due.item
-                    and h.reason = due.reason and h.ref = due.ref;
-            elsif not eve._lock_holds(c, due.item, false) then
-                continue;
-            elsif due.trigger = 'dependency' then
-                -- Settled. From now on a daily look is enough.
-                update eve.hold as h set due_at = at + interval '1 day', recheck = null
-                where h.queue_id = c.queue_id and h.item = due.item
-                    and h.reason = due.reason and h.ref = due.ref;
-                if eve._rederive(c, due.item, at, 'edges looked at again') then
-                    released := released + 1;
-                end if;
-            else
+            if eve._lock_holds(c, due.item, false) then
                 select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
                 from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, due.item)) as h (value)
                 where not (h.value ->> 'reason' = due.reason and coalesce(h.value ->> 'ref', '') = due.ref);
@@ -62,7 +51,80 @@ end
 $$;
 
 comment on function eve._release_due(eve.caller, timestamptz, integer, jsonb) is
-'Fire the time triggers that are due, and look again at edges whose writers have all ended.';
+'Fire the time triggers that are due.';
+
+create function eve._look_again(
+    c eve.caller,
+    at timestamptz,
+    at_most integer,
+    changes integer,
+    inout faults jsonb,
+    out looked integer
+)
+returns record
+language plpgsql
+as $$
+declare
+    settled bigint[];
+    stale bigint[];
+    child bigint;
+begin
+    looked := 0;
+    -- First look: the row is marked, in a subtransaction, whose id is later than that of anybody who missed the row.
+    begin
+        with due as materialized (
+            select h.item, h.reason, h.ref from eve.hold as h
+            where h.queue_id = c.queue_id and not h.looked and h.look_at <= _look_again.at
+                and h.look_at >= eve._mark(c.queue_id, 3::smallint)
+            order by h.look_at limit at_most
+            for update skip locked
+        )
+        update eve.hold as h set looked = true, look_at = _look_again.at + interval '1 s'
+        from due as d
+        where h.queue_id = c.queue_id and h.item = d.item and h.reason = d.reason and h.ref = d.ref;
+    exception when others then
+        faults := faults || pg_catalog.jsonb_build_object(
+            'act', 'looked', 'sqlstate', sqlstate, 'because', sqlerrm);
+    end;
+    -- Second look: all who may have missed it have ended. What they did is visible now.
+    settled := array(
+        select d.item
+        from (
+            select h.item, h.xmin as writer from eve.hold as h
+            where h.queue_id = c.queue_id and h.looked and h.look_at <= _look_again.at
+                and h.look_at >= eve._mark(c.queue_id, 4::smallint)
+            order by h.look_at limit at_most
+        ) as d
+        where eve._settled(d.writer)
+        group by d.item order by d.item);
+    if settled = '{}' then
+        return;
+    end if;
+    stale := eve._stale(c.queue_id, settled);
+    with done as materialized (
+        select h.item, h.reason, h.ref from eve.hold as h
+        where h.queue_id = c.queue_id and h.item = any (settled) and h.item <> all (stale)
+            and h.looked and h.look_at is not null and eve._settled(h.xmin)
+        for update skip locked
+    )
+    update eve.hold as h set look_at = null
+    from done as d
+    where h.queue_id = c.queue_id and h.item = d.item and h.reason = d.reason and h.ref = d.ref;
+    foreach child in array stale[:changes] loop
+        begin
+            if eve._lock_holds(c, child, false) then
+                looked := looked + eve._rederive(c, child, at, 'looked at again')::integer;
+            end if;
+        exception when others then
+            faults := faults || pg_catalog.jsonb_build_object(
+                'item', child, 'act', 'looked', 'sqlstate', sqlstate, 'because', sqlerrm);
+        end;
+    end loop;
+end
+$$;
+
+comment on function eve._look_again(eve.caller, timestamptz, integer, integer, jsonb) is
+'Look twice at fresh holds that others release: who fired their trigger while they were being written saw nothing to release. Answers how many hold sets changed.';
 
 create function eve._expire_due(c eve.caller, at timestamptz, at_most integer, inout faults jsonb, out expired integer)
 returns record
@@ -76,10 +138,7 @@ begin
     for due in
         select d.at, d.item from eve.deadline as d
         where d.queue_id = c.queue_id and d.at <= _expire_due.at
-            and d.at >= coalesce((
-                select m.since from eve.mark as m
-                where m.queue_id = c.queue_id and m.lane = 0 and m.rank = 2
-                order by m.since desc limit 1), '-infinity')
+            and d.at >= eve._mark(c.queue_id, 2::smallint)
         order by d.at limit at_most
         for update skip locked
     loop
@@ -117,6 +176,10 @@ begin
     select x.queue_state as state, x.lane into stored from eve.work_item as x
     where x.queue_id = c.queue_id and x.item = _expire_one.item;
     s := stored.state;
+    -- Housekeeping waits for nobody, not for the doors of waiting children either.
+    if not eve._lock_children(c, array[item], false) then
+        return false;
+    end if;
     if s.phase = 'ready' then
         perform from eve.ready as r
         where r.queue_id = c.queue_id and r.lane = stored.lane and r.rank = s.rank and r.late = s.late
@@ -166,50 +229,58 @@ comment on function eve._expire_one(eve.caller, bigint, timestamptz, text) is
 
 create function eve._advance_due(queue_id bigint)
 returns void
-language sql
-begin atomic
+language plpgsql
+as $$
+begin
+    -- One statement, one snapshot. Nothing is sought beyond the probe: a mark goes no further.
     insert into eve.mark (queue_id, lane, rank, since)
     select _advance_due.queue_id, 0, n.rank, n.since
     from (
-        select
-            p.at as settled,
-            pg_catalog.unnest(array[0, 1, 2]::smallint[]) as rank,
-            pg_catalog.unnest(array[
-                least(p.at, (select h.expires_at from eve.held_slot as h
-                    where h.queue_id = _advance_due.queue_id and h.expires_at >= coalesce((
-                        select m.since from eve.mark as m
-                        where m.queue_id = h.queue_id and m.lane = 0 and m.rank = 0
-                        order by m.since desc limit 1), '-infinity')
-                    order by h.expires_at limit 1)),
-                least(p.at, (select h.due_at from eve.hold as h
-                    where h.queue_id = _advance_due.queue_id and h.due_at >= coalesce((
-                        select m.since from eve.mark as m
-                        where m.queue_id = h.queue_id and m.lane = 0 and m.rank = 1
-                        order by m.since desc limit 1), '-infinity')
-                    order by h.due_at limit 1)),
-                least(p.at, (select d.at from eve.deadline as d
-                    where d.queue_id = _advance_due.queue_id and d.at >= coalesce((
-                        select m.since from eve.mark as m
-                        where m.queue_id = d.queue_id and m.lane = 0 and m.rank = 2
-                        order by m.since desc limit 1), '-infinity')
-                    order by d.at limit 1))
-            ]) as since
-        from (
-            select p.at from eve.probe as p
-            where p.queue_id = _advance_due.queue_id
-                and p.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
-            order by p.xid desc limit 1
-        ) as p
+        select b.at from eve.probe as b
+        where b.queue_id = _advance_due.queue_id
+            and b.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
+        order by b.xid desc limit 1
+    ) as p
+    cross join lateral (
+        select r.rank::smallint as rank, coalesce((
+            select m.since from eve.mark as m
+            where m.queue_id = _advance_due.queue_id and m.lane = 0 and m.rank = r.rank
+            order by m.since desc limit 1), '-infinity') as was
+        from pg_catalog.generate_series(0, 4) as r (rank)
+    ) as o
+    cross join lateral (
+        select o.rank, coalesce(case o.rank
+            when 0 then (
+                select h.expires_at from eve.held_slot as h
+                where h.queue_id = _advance_due.queue_id and h.expires_at >= o.was and h.expires_at < p.at
+                order by h.expires_at limit 1)
+            when 1 then (
+                select h.due_at from eve.hold as h
+                where h.queue_id = _advance_due.queue_id and h.due_at >= o.was and h.due_at < p.at
+                order by h.due_at limit 1)
+            when 2 then (
+                select d.at from eve.deadline as d
+                where d.queue_id = _advance_due.queue_id and d.at >= o.was and d.at < p.at
+                order by d.at limit 1)
+            when 3 then (
+                select h.look_at from eve.hold as h
+                where h.queue_id = _advance_due.queue_id and not h.looked
+                    and h.look_at >= o.was and h.look_at < p.at
+                order by h.look_at limit 1)
+            when 4 then (
+                select h.look_at from eve.hold as h
+                where h.queue_id = _advance_due.queue_id and h.looked
+                    and h.look_at >= o.was and h.look_at < p.at
+                order by h.look_at limit 1)
+        end, p.at) as since
     ) as n
-    where n.since > coalesce((
-        select m.since from eve.mark as m
-        where m.queue_id = _advance_due.queue_id and m.lane = 0 and m.rank = n.rank
-        order by m.since desc limit 1), '-infinity')
-    on conflict do nothing;
-end;
+    where n.since > o.was
+    on conflict on constraint mark_pkey do nothing;
+end
+$$;
 
 comment on function eve._advance_due(bigint) is
-'Move the marks of due leases, due holds and deadlines: no earlier instant can appear below them.';
+'Move the marks of due leases, time triggers, deadlines and looks: no earlier instant can appear below them.';
 
 create function eve._housekeep(c eve.caller, at timestamptz)
 returns void
@@ -226,7 +297,9 @@ begin
         return;
     end if;
     perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
-    if not found then
+    if not found or exists (
+        -- Another caller kept house since this one looked at the tick.
+        select from eve.tick as t where t.queue_id = c.queue_id and t.at > _housekeep.at - interval '1 s') then
         return;
     end if;
     insert into eve.tick (queue_id, at) values (c.queue_id, _housekeep.at)
@@ -239,6 +312,10 @@ begin
     end if;
     if budget > 0 then
         select r.expired, r.faults into done, faults from eve._expire_due(c, at, budget, faults) as r;
+        budget := budget - done;
+    end if;
+    if budget > 0 then
+        select r.faults into faults from eve._look_again(c, at, 256, budget, faults) as r;
     end if;
     for place in
         select distinct k.lane, r.rank::smallint as rank

@@ -2,9 +2,14 @@
 begin;
 
 drop function eve._fire(eve.caller, text, text, timestamptz);
+drop function eve._lock_children(eve.caller, bigint[], boolean);
 drop function eve._close_edges(eve.caller, bigint, text, timestamptz);
 drop function eve._rederive(eve.caller, bigint, timestamptz, text);
-drop function eve._edge_holds(eve.caller, bigint, timestamptz);
+drop function eve._unanswered(bigint, bigint, text);
+drop function eve._undecided(bigint, text);
+drop function eve._closes(text, text);
+drop function eve._stale(bigint, bigint[]);
+drop function eve._edge_holds(eve.caller, bigint);
 drop function eve._holds(bigint, bigint);
 drop function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz);
 drop function eve._lock_holds(eve.caller, bigint, boolean);

@@ -5,6 +5,8 @@ drop function eve._housekeep(eve.caller, timestamptz);
 drop function eve._advance_due(bigint);
 drop function eve._expire_one(eve.caller, bigint, timestamptz, text);
 drop function eve._expire_due(eve.caller, timestamptz, integer, jsonb);
+drop function eve._look_again(eve.caller, timestamptz, integer, integer, jsonb);
 drop function eve._release_due(eve.caller, timestamptz, integer, jsonb);
+drop function eve._mark(bigint, smallint);
 
 commit;

@@ -1,0 +1,84 @@
+"""Many callers at once: isolation levels, and rushes of threads that a seed steers.
+
+Deterministic races use `session` of conftest and its waitpoints. A rush is for the interleavings
+nobody thought of: each runner does a fixed number of steps, with the generator it is given.
+`EVE_SEED` repeats a rush (the seed is printed when one fails), `EVE_SCALE` multiplies its steps.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from support.database import Connection, Row, call
+
+LEVELS = ("read committed", "repeatable read", "serializable")
+ABOVE = LEVELS[1:]
+SCALE = float(os.environ.get("EVE_SCALE", "1"))
+RETRY = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+
+Runner = Callable[[random.Random], None]
+
+
+def scaled(number: int) -> int:
+    return max(1, round(number * SCALE))
+
+
+def seed() -> int:
+    return int(os.environ.get("EVE_SEED") or random.SystemRandom().getrandbits(32))
+
+
+def rush(runners: Sequence[Runner], *, patience: float = 300.0) -> None:
+    """All runners at once, each in a thread, started together; the first error is raised."""
+    number = seed()
+    errors: list[BaseException] = []
+    gate = threading.Barrier(len(runners))
+
+    def run(place: int, runner: Runner) -> None:
+        try:
+            gate.wait(patience)
+            runner(random.Random(f"{number} {place}"))
+        except BaseException as error:  # noqa: BLE001 - raised by the caller below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(runners)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(patience)
+    stuck = [thread for thread in threads if thread.is_alive()]
+    assert not stuck, f"EVE_SEED={number}: {len(stuck)} runners did not end"
+    if errors:
+        raise AssertionError(f"EVE_SEED={number}") from errors[0]
+
+
+def begin(connection: Connection, level: str) -> None:
+    connection.execute(f"begin isolation level {level}")
+
+
+def attempt(
+    connection: Connection, level: str, body: Callable[[], Any], *, commit: bool = True
+) -> tuple[bool, Any]:
+    """One transaction; (False, error) where the server asks for a repetition, else (True, value)."""
+    begin(connection, level)
+    try:
+        value = body()
+        connection.execute("commit" if commit else "rollback")
+    except RETRY as error:
+        connection.execute("rollback")
+        return False, error
+    except BaseException:
+        if not connection.closed:
+            connection.execute("rollback")
+        raise
+    return True, value
+
+
+def only(connection: Connection, function: str, /, **arguments: object) -> Row:
+    (row,) = call(connection, function, **arguments)
+    return row
