@@ -1,16 +1,28 @@
 -- api/access.sql · who may act in a queue. Appends under item 0: access_granted, access_revoked.
 begin;
 
-create function eve._check_access(role text, capability text)
+create function eve._check_capability(capability text)
 returns void
 language plpgsql
-stable
+immutable
 as $$
 begin
     if capability is null or capability not in ('producer', 'worker', 'verifier', 'operator', 'human', 'auditor') then
         perform eve._raise('22023', 'capability is not one of the six', '{"argument": "capability"}',
             'Use producer, worker, verifier, operator, human or auditor.');
     end if;
+end
+$$;
+
+comment on function eve._check_capability(text) is 'Refuse an unknown capability (22023).';
+
+create function eve._check_access(role text, capability text)
+returns void
+language plpgsql
+stable
+as $$
+begin
+    perform eve._check_capability(capability);
     if role is null or not exists (select from pg_catalog.pg_roles as r where r.rolname = role) then
         perform eve._raise('42704', pg_catalog.format('role "%s" does not exist', coalesce(pg_catalog.left(role, 63), 'null')),
             '{"argument": "role"}', 'Create the role first.');
@@ -69,6 +81,10 @@ declare
     answer eve.act_answer;
 begin
     c := eve._enter(queue, '{operator}');
+    perform eve._check_capability(eve_revoke_access.capability);
+    if eve_revoke_access.role is null then
+        perform eve._raise('22004', 'role is null', '{"argument": "role"}', 'Name the role; it need not exist any more.');
+    end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_revoke_access', eve._fingerprint('eve_revoke_access',
         eve._text(queue), eve._text(eve_revoke_access.role), eve._text(capability)));
     if answer.done is not null then
@@ -86,6 +102,6 @@ end
 $$;
 
 comment on function public.eve_revoke_access(text, text, text, text) is
-'Take a capability of a role in the queue away; answers done = false when it had none. Live leases end or lapse on their own.';
+'Take a capability of a role in the queue away; answers done = false when it had none. Live leases end or lapse on their own. Refuses unknown capabilities (22023).';
 
 commit;

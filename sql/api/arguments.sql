@@ -30,15 +30,15 @@ language plpgsql
 immutable
 as $$
 begin
-    if not pg_catalog.isfinite(value) then
-        perform eve._raise('22023', pg_catalog.format('%s is infinite', name),
+    if value < timestamptz '0001-01-02 00:00+00' or value >= timestamptz '9999-12-31 00:00+00' then
+        perform eve._raise('22023', pg_catalog.format('%s is infinite or not in the years 1 to 9999', name),
             pg_catalog.jsonb_build_object('argument', name), 'Pass a finite instant, or none.');
     end if;
 end
 $$;
 
 comment on function eve._check_instant(text, timestamptz) is
-'Refuse an infinite instant (22023).';
+'Refuse an infinite instant, and one that not every client can represent (22023).';
 
 create function eve._class_id(c eve.caller, class text)
 returns integer

@@ -74,17 +74,30 @@ begin
     any_owner := eve._has(c, 'operator') or eve._has(c, 'human');
     answer := eve._acted(item, null, '{}');
     if eve_cancel.cancellation_identity is not null then
-        insert into eve.cancellation (queue_id, cancellation_identity, at, principal, reason)
-        values (c.queue_id, eve_cancel.cancellation_identity, eve._clock(c), c.principal, eve_cancel.reason)
+        insert into eve.cancellation (queue_id, cancellation_identity, submitter, at, principal, reason)
+        values (c.queue_id, eve_cancel.cancellation_identity, case when any_owner then '' else c.principal end,
+            eve._clock(c), c.principal, eve_cancel.reason)
         on conflict on constraint cancellation_pkey do nothing;
         answer.done := found;
     end if;
     for target in
-        select i.item from eve.intent as i
-        where i.queue_id = c.queue_id
-            and (i.item = eve_cancel.item or i.work_id = eve_cancel.work_id
-                or i.cancellation_identity = eve_cancel.cancellation_identity)
-            and (any_owner or i.principal = c.principal)
+        select i.item from (
+            select x.item, x.principal from eve.intent as x
+            where x.queue_id = c.queue_id and x.item = eve_cancel.item
+            union all
+            select x.item, x.principal from eve.intent as x
+            where x.queue_id = c.queue_id and x.work_id = eve_cancel.work_id
+            union all
+            -- Most identities are the work_id and found by it; the index has the others.
+            select x.item, x.principal from eve.intent as x
+            where x.queue_id = c.queue_id and x.work_id = eve_cancel.cancellation_identity
+                and x.cancellation_identity = x.work_id
+            union all
+            select x.item, x.principal from eve.intent as x
+            where x.queue_id = c.queue_id and x.cancellation_identity = eve_cancel.cancellation_identity
+                and x.cancellation_identity <> x.work_id
+        ) as i
+        where any_owner or i.principal = c.principal
         order by i.item
     loop
         one := eve._cancel_one(c, target.item, reason);

@@ -50,6 +50,10 @@ begin
     perform eve._check_instant('expires_at', eve_propose.expires_at);
     perform eve._check_text('work_id', eve_propose.work_id, 512, false);
     perform eve._check_text('pool', eve_propose.pool, 200, false);
+    if eve_propose.slots < 0 or eve_propose.slots > (select k.slots_ceiling from eve.contract as k) then
+        perform eve._raise('22023', 'slots is not between 0 and the ceiling', '{"argument": "slots", "ceiling": 1024}',
+            'Ask for fewer slots.');
+    end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_propose', eve._fingerprint('eve_propose',
         eve._text(queue), eve._text(eve_propose.kind), int8send(eve_propose.item), eve._text(work_id), eve._text(pool),
         int4send(slots), eve._text(eve_propose.subject), timestamptz_send(eve_propose.expires_at)));

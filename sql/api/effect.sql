@@ -50,16 +50,16 @@ begin
     perform from eve.held_slot as k
     where k.queue_id = c.queue_id and k.item = eve_start_effect.item and k.token = eve_start_effect.token
     for no key update;
-    select x.queue_state as state, coalesce(eve_start_effect.effect_identity, i.effect_identity) as effect into stored
+    select x.queue_state as state, coalesce(eve_start_effect.effect_identity, i.effect_identity) as effect,
+        i.cancellation_identity, i.principal
+    into stored
     from eve.work_item as x
     join eve.intent as i on i.queue_id = x.queue_id and i.item = x.item
     where x.queue_id = c.queue_id and x.item = eve_start_effect.item;
     s := stored.state;
     effect := stored.effect;
-    if s.cancel_requested or exists (
-        select from eve.cancellation as t
-        join eve.intent as i on i.queue_id = t.queue_id and i.cancellation_identity = t.cancellation_identity
-        where i.queue_id = c.queue_id and i.item = eve_start_effect.item) then
+    if s.cancel_requested
+        or eve._tombstone(c.queue_id, stored.cancellation_identity, stored.principal) then
         perform eve._raise('55000', 'the item was cancelled before its effect started',
             jsonb_build_object('item', item, 'phase', s.phase), 'Return or fail the item.');
     end if;
@@ -180,6 +180,9 @@ declare
 begin
     c := eve._enter(queue, '{verifier,human}');
     perform eve._check_text('effect_identity', eve_compensate.effect_identity, 1100, true);
+    if evidence is null then
+        perform eve._raise('22004', 'evidence is null', '{"argument": "evidence"}', 'Say what was done to compensate.');
+    end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_compensate', eve._fingerprint('eve_compensate',
         eve._text(queue), int8send(item), eve._text(eve_compensate.effect_identity), eve._text(evidence)));
     if answer.done is not null then

@@ -74,7 +74,7 @@ begin
         where a.attrelid = target and a.attnum > 0 and not a.attisdropped
             and a.atttypid = 'bigint'::regtype and a.attname in (item_column, token_column)) <> 2 then
         perform eve._raise('42703', 'item_column and token_column are not two bigint columns of the table',
-            jsonb_build_object('item_column', item_column, 'token_column', token_column),
+            jsonb_build_object('item_column', left(item_column, 63), 'token_column', left(token_column, 63)),
             'Add both as bigint not null.');
     end if;
     return c.queue;

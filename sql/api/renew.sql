@@ -61,7 +61,7 @@ begin
             perform eve._raise('22023', 'ttl is not positive and finite', '{"argument": "ttl"}',
                 'Pass a positive interval, or none for what is left.');
         end if;
-        if case when ttl > policy.max_age then true else at + ttl > latest end then
+        if ttl > latest - at then
             perform eve._refuse('lease_age_exceeded', c.queue, item, jsonb_build_object(
                 'token', token, 'seconds_left', greatest(0, extract(epoch from latest - at))));
         end if;

@@ -70,13 +70,14 @@ begin
     digest := sha256(convert_to(payload::text, 'UTF8'));
     insert into eve.intent (
         queue_id, item, work_id, class_id, lane, payload, payload_size, payload_digest,
-        operation_identity, effect_identity, requested_at, priority_class, replay_class,
+        operation_identity, effect_identity, cancellation_identity, requested_at, priority_class, replay_class,
         completion_test, depth, edges, derived, principal, submitted_at)
     values (
         c.queue_id, item, eve_settle_import.work_id, of_class, k.lane, payload,
-        octet_length(payload::text), digest, class, class || ':' || eve_settle_import.work_id, at, 2,
+        octet_length(payload::text), digest, class, class || ':' || eve_settle_import.work_id,
+        eve_settle_import.work_id, at, 2,
         (k.policy).replay_class, (k.policy).completion_test, 0, 0,
-        '{operation_identity,effect_identity,requested_at,replay_class,completion_test,priority_class}',
+        '{operation_identity,effect_identity,cancellation_identity,requested_at,replay_class,completion_test,priority_class}',
         c.principal, at)
     on conflict on constraint intent_work_id_is_unique do nothing;
     if not found then

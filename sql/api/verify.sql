@@ -73,6 +73,7 @@ declare
     phase text;
     effect text;
     wanted boolean;
+    judged boolean;
 begin
     c := eve._enter(queue, '{verifier,human}');
     if finding is null or finding not in ('observed', 'absent', 'unavailable') then
@@ -92,10 +93,11 @@ begin
     end if;
     policy := eve._policy(c.queue_id, a.class_id, s.revision);
     at := eve._clock(c);
-    select i.effect_identity, i.deadline is null or i.deadline > at into effect, wanted
+    select i.effect_identity, i.deadline is null or i.deadline > at, 'review' in (i.completion_test, policy.completion_test)
+    into effect, wanted, judged
     from eve.intent as i where i.queue_id = c.queue_id and i.item = eve_reconcile.item;
     phase := case
-        when finding = 'observed' and policy.engine_verifies and policy.completion_test <> 'review' then 'verified'
+        when finding = 'observed' and policy.engine_verifies and not judged then 'verified'
         when finding = 'observed' then 'completed'
         when finding = 'unavailable' then 'uncertain'
         when s.attempts >= eve._budget(policy, s) then 'quarantined'

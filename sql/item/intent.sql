@@ -16,7 +16,7 @@ create table eve.intent (
     payload_digest bytea not null,
     operation_identity text not null,
     effect_identity text not null,
-    cancellation_identity text,
+    cancellation_identity text not null,
     requested_at timestamptz not null,
     not_before timestamptz,
     deadline timestamptz,
@@ -46,7 +46,7 @@ create table eve.intent (
 
 create index intent_parent on eve.intent (queue_id, parent) where parent is not null;
 create index intent_cancellation on eve.intent (queue_id, cancellation_identity)
-where cancellation_identity is not null;
+where cancellation_identity <> work_id;
 
 comment on table eve.intent is
 'What was asked: the whole envelope, stored before any decision, and the payload. derived names the fields the engine filled in.';
@@ -56,7 +56,7 @@ returns trigger
 language plpgsql
 as $$
 begin
-    if tg_op = 'UPDATE' then
+    if tg_op = 'UPDATE' and new.payload is null then
         new.payload := old.payload;
         if new is not distinct from old then
             new.payload := null;
@@ -153,13 +153,31 @@ comment on trigger submission_guard_truncate on eve.submission is 'Refused submi
 create table eve.cancellation (
     queue_id bigint not null,
     cancellation_identity text not null,
+    submitter text not null,
     at timestamptz not null,
     principal text not null,
     reason text,
-    constraint cancellation_pkey primary key (queue_id, cancellation_identity)
+    constraint cancellation_pkey primary key (queue_id, cancellation_identity, submitter)
 );
 
 comment on table eve.cancellation is
-'Tombstones: a cancelled identity stays cancelled for what is submitted later.';
+'Tombstones: a cancelled identity stays cancelled for what is submitted later, by one submitter where a producer cancelled its own, by anybody (an empty submitter) where an operator or human did.';
+
+create function eve._tombstone(queue_id bigint, cancellation_identity text, submitter text)
+returns boolean
+language plpgsql
+stable
+as $$
+begin
+    return exists (
+        select from eve.cancellation as t
+        where t.queue_id = _tombstone.queue_id
+            and t.cancellation_identity = _tombstone.cancellation_identity
+            and t.submitter in ('', _tombstone.submitter));
+end
+$$;
+
+comment on function eve._tombstone(bigint, text, text) is
+'Whether a cancellation identity is cancelled for a submitter.';
 
 commit;

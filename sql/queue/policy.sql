@@ -44,7 +44,7 @@ declare
 begin
     select p.policy into answers from eve.preset as p where p.preset = _policy_of.preset;
     if not found then
-        perform eve._raise('22023', pg_catalog.format('unknown preset "%s"', _policy_of.preset),
+        perform eve._raise('22023', pg_catalog.format('unknown preset "%s"', pg_catalog.left(preset, 200)),
             pg_catalog.jsonb_build_object('presets',
                 (select pg_catalog.jsonb_agg(p.preset order by p.preset) from eve.preset as p)),
             'Use one of the presets in the detail.');
@@ -61,8 +61,8 @@ begin
             where t.oid = 'eve.policy'::pg_catalog.regtype))
     order by k.key limit 1;
     if found then
-        perform eve._raise('22023', pg_catalog.format('unknown policy field "%s"', field),
-            pg_catalog.jsonb_build_object('field', field),
+        perform eve._raise('22023', pg_catalog.format('unknown policy field "%s"', pg_catalog.left(field, 200)),
+            null,
             'The fields are the attributes of type eve.policy.');
     end if;
     select
@@ -73,9 +73,10 @@ begin
     from eve.contract as c;
     begin
         policy := pg_catalog.jsonb_populate_record(policy, answers || document);
+        perform (policy.protection ->> 'retention')::interval;
     exception when data_exception or invalid_text_representation or array_subscript_error then
         perform eve._raise('22023', 'a policy field has a value of another type',
-            pg_catalog.jsonb_build_object('because', sqlerrm),
+            pg_catalog.jsonb_build_object('because', pg_catalog.left(sqlerrm, 200)),
             'Write intervals as text such as "90 s", limits as whole numbers.');
     end;
     perform eve._check_policy(policy);
@@ -129,19 +130,33 @@ begin
             then 'payload_limit is not between 0 and 64 MiB'
         when (policy.result_limit between 0 and 67108864) is not true
             then 'result_limit is not between 0 and 64 MiB'
-        when not pg_catalog.isfinite(policy.retention) or (policy.retention >= interval '0') is not true
-            then 'retention is negative'
+        when (policy.retention between interval '0' and interval '1000 years') is not true
+            then 'retention is not between 0 and 1000 years'
         when (policy.child_depth between 0 and 100) is not true then 'child_depth is not between 0 and 100'
         when (policy.child_fan_out between 0 and 1000000) is not true
             then 'child_fan_out is not between 0 and 1000000'
-        when not pg_catalog.isfinite(policy.completion_margin)
-            or (policy.completion_margin >= interval '0') is not true then 'completion_margin is negative'
+        when (policy.completion_margin between interval '0' and interval '100 years') is not true
+            then 'completion_margin is not between 0 and 100 years'
+        when (pg_catalog.octet_length(policy.retry_owner) between 1 and 200) is not true
+            or policy.retry_owner ~ '[[:cntrl:]]'
+            then 'retry_owner is not a short text'
+        when policy.pools is not null and (
+            (pg_catalog.array_ndims(policy.pools) = 1) is not true
+            or exists (select from pg_catalog.unnest(policy.pools) as p (name)
+                where (pg_catalog.octet_length(p.name) between 1 and 200) is not true))
+            then 'pools is not a list of short names'
         when policy.engine_verifies is null or policy.verifier_not_holder is null
             or policy.effect_starts is null or policy.own_lane is null then 'a yes-or-no field is null'
         when policy.replay_class = 'destination_protected'
-            and (policy.protection ?& array['scope', 'retention', 'canonical_inputs',
-                'conflict_behaviour', 'authority', 'after_retention']) is not true
+            and (pg_catalog.jsonb_typeof(policy.protection) = 'object'
+                and policy.protection ?& array['scope', 'retention', 'canonical_inputs',
+                    'conflict_behaviour', 'authority', 'after_retention']) is not true
             then 'protection does not state scope, retention, canonical_inputs, conflict_behaviour, authority and after_retention'
+        when policy.replay_class = 'destination_protected'
+            and (pg_catalog.jsonb_typeof(policy.protection -> 'retention') = 'string'
+                and (policy.protection ->> 'retention')::interval
+                    between interval '0' and interval '1000 years') is not true
+            then 'the retention of protection is not between 0 and 1000 years'
     end;
     if fault is not null then
         perform eve._raise('22023', pg_catalog.format('policy refused: %s', fault),

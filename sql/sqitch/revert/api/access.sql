@@ -4,5 +4,6 @@ begin;
 drop function public.eve_revoke_access(text, text, text, text);
 drop function public.eve_grant_access(text, text, text, text, text);
 drop function eve._check_access(text, text);
+drop function eve._check_capability(text);
 
 commit;
