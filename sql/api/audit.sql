@@ -29,6 +29,23 @@ $$;
 comment on function public.eve_replay(text, bigint, timestamptz) is
 'The state of an item folded anew from its events, now or as of an instant (null before its first). Refuses an unknown item (P0002).';
 
+create function eve._refold(q bigint, item bigint, out state eve.state, out because text)
+returns record
+language plpgsql
+stable
+as $$
+begin
+    state := (select eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision,
+            l.token, l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version)
+        from eve.ledger as l where l.queue_id = q and l.item = _refold.item);
+exception when others then
+    because := sqlerrm;
+end
+$$;
+
+comment on function eve._refold(bigint, bigint) is
+'The fold of one history, or why it cannot be folded: a history that was tampered with may hold an event that the step refuses.';
+
 create function eve._audit_one(q bigint, name text)
 returns eve.audit_answer
 language plpgsql
@@ -43,21 +60,40 @@ begin
     select pg_catalog.count(*), pg_catalog.count(distinct l.item) into a.events, a.items
     from eve.ledger as l where l.queue_id = q;
     -- The fold of each history is the stored state.
-    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'replay', 'item', f.item) order by f.item)
-    into part
-    from (
-        select coalesce(r.item, w.item) as item
+    begin
+        select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'replay', 'item', f.item) order by f.item)
+        into part
         from (
-            select l.item,
-                eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision,
-                    l.token, l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version) as state
-            from eve.ledger as l where l.queue_id = q group by l.item
-        ) as r
-        full join (select x.item, x.queue_state from eve.work_item as x where x.queue_id = q) as w
-            on w.item = r.item
-        where r.state is distinct from w.queue_state
-        limit 100
-    ) as f;
+            select coalesce(r.item, w.item) as item
+            from (
+                select l.item,
+                    eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision,
+                        l.token, l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason) order by l.version) as state
+                from eve.ledger as l where l.queue_id = q group by l.item
+            ) as r
+            full join (select x.item, x.queue_state from eve.work_item as x where x.queue_id = q) as w
+                on w.item = r.item
+            where r.state is distinct from w.queue_state
+            limit 100
+        ) as f;
+    exception when others then
+        -- A history that cannot be folded is a fault of its own and hides no other: each is folded apart.
+        select pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'fault', 'replay', 'item', f.item, 'because', f.because)) order by f.item)
+        into part
+        from (
+            select coalesce(r.item, w.item) as item, r.because
+            from (
+                select i.item, o.state, o.because
+                from (select distinct l.item from eve.ledger as l where l.queue_id = q) as i
+                cross join lateral eve._refold(q, i.item) as o
+            ) as r
+            full join (select x.item, x.queue_state from eve.work_item as x where x.queue_id = q) as w
+                on w.item = r.item
+            where r.because is not null or r.state is distinct from w.queue_state
+            limit 100
+        ) as f;
+    end;
     a.replay := case when part is null then 'equal' else 'different' end;
     faults := faults || coalesce(part, '[]');
     -- Versions are dense, each hash is that of its event over the one before, and the last is the item's.
@@ -85,7 +121,7 @@ begin
     select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'intent', 'item', i.item) order by i.item)
     into part
     from eve.intent as i
-    join eve.ledger as l on l.queue_id = i.queue_id and l.item = i.item and l.version = 1
+    left join eve.ledger as l on l.queue_id = i.queue_id and l.item = i.item and l.version = 1
     where i.queue_id = q and (
         l.data ->> 'digest' is distinct from pg_catalog.encode(i.payload_digest, 'hex')
         or i.payload is not null and i.payload_digest
