@@ -92,16 +92,15 @@ create function public.event_of(l eve.ledger) returns eve.event language sql imm
         l.pool, l.slot, l.due_at, l.rank, l.attempts, l.reason)
 $$;
 
--- What is derived from the ledger, in comparable form. When edges are looked at again is not.
+-- What is derived from the ledger, in comparable form. When a hold is looked at again is not.
 create function public.derived(q bigint) returns jsonb language sql stable as $$
     select jsonb_build_object(
         'work_item', (select jsonb_agg(to_jsonb(w) order by w.item)
             from eve.work_item as w where w.queue_id = q),
         'ready', (select jsonb_agg(to_jsonb(r) order by r.item)
             from eve.ready as r where r.queue_id = q),
-        'hold', (select jsonb_agg(to_jsonb(h) - 'recheck'
-                - case when h.trigger = 'dependency' then 'due_at' else '' end
-                order by h.item, h.reason, h.ref)
+        'hold', (select jsonb_agg(jsonb_build_array(h.item, h.reason, h.ref, h.owner, h.trigger,
+                h.due_at, h.open_edges) order by h.item, h.reason, h.ref)
             from eve.hold as h where h.queue_id = q),
         'held_slot', (select jsonb_agg(to_jsonb(s) order by s.item)
             from eve.held_slot as s where s.queue_id = q),

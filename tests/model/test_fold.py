@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_live_is_replay_is_rebuilt_for_any_history(db: Database, tally: Counter[
         queue_id = begin_queue(kept, walk)
         answers: list[Any] = []
         bounds = [0, *sorted(cuts), len(walk.ops)]
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             answers += append(kept, queue_id, walk.ops[start:end])
         states = agree(walk.ops, answers)
         only_forward(states)
@@ -140,7 +141,7 @@ def only_forward(states: dict[int, list[State]]) -> None:
     """Versions are dense; tokens and attempts never go back, and each lease has a new token."""
     for item, lived in states.items():
         assert [s.version for s in lived] == list(range(1, len(lived) + 1))
-        for was, now in zip(lived, lived[1:], strict=False):
+        for was, now in pairwise(lived):
             assert now.at >= was.at
             if item == 0:
                 continue
