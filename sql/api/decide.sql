@@ -113,34 +113,6 @@ $$;
 comment on function eve._check_spend(eve.caller, text, integer) is
 'Refuse a spend for pool local or beyond the ceiling (22023), or for an unknown pool (P0002).';
 
-create function eve._cancel_declined(c eve.caller, decision bigint, at timestamptz)
-returns void
-language plpgsql
-as $$
-declare
-    waiting record;
-begin
-    for waiting in
-        select h.item from eve.hold as h
-        where h.queue_id = c.queue_id and h.trigger = 'decision' and h.ref = decision::text
-        order by h.item
-    loop
-        continue when not eve._lock_holds(c, waiting.item, true);
-        -- What a holder gave back to wait for an answer gets the answer; what never ran does not run.
-        if exists (
-            select from eve.work_item as w
-            where w.queue_id = c.queue_id and w.item = waiting.item
-                and (w.queue_state).phase = 'held' and (w.queue_state).attempts = 0) then
-            perform eve._append(c, waiting.item, 'cancelled', at, reason => 'decision ' || decision || ' declined');
-            perform eve._close_edges(c, waiting.item, 'cancelled', at);
-        end if;
-    end loop;
-end
-$$;
-
-comment on function eve._cancel_declined(eve.caller, bigint, timestamptz) is
-'Cancel the items that were held since their submission for a decision which was declined.';
-
 create function eve._answer_decision(c eve.caller, decision bigint, verdict text, answer jsonb, extra jsonb)
 returns eve.act_answer
 language plpgsql
@@ -185,9 +157,6 @@ begin
         pg_catalog.jsonb_build_object('decision', decision, 'answer', answer) || coalesce(extra, '{}')));
     if d.kind = 'waiver' and verdict = 'accepted' then
         perform eve._rederive(c, d.item, at, 'waiver ' || decision);
-    end if;
-    if verdict = 'declined' then
-        perform eve._cancel_declined(c, decision, at);
     end if;
     perform eve._fire(c, 'decision', decision::text, at);
     acted := eve._acted(coalesce(d.item, 0), appended, pg_catalog.jsonb_build_object('kind', d.kind));

@@ -136,10 +136,16 @@ declare
     answer eve.act_answer;
     appended eve.appended;
     leases jsonb;
+    since xid8;
+    asked xid8;
+    fresh boolean;
 begin
+    -- An as_of is assigned after the halt was seen committed: a transaction that had an id before cannot give one.
+    fresh := pg_current_xact_id_if_assigned() is null and (eve._look(queue, '{operator,human}')).halted;
     c := eve._enter(queue, '{operator,human}');
     perform eve._check_text('reason', reason, 1000, true);
-    if as_of is not null and as_of !~ '^[0-9]{1,20}$' then
+    -- Transaction ids have 64 bits; 19 digits are never too large for them.
+    if as_of is not null and as_of !~ '^[0-9]{1,19}$' then
         perform eve._raise('22023', 'as_of is not a transaction id', '{"argument": "as_of"}',
             'Pass back the as_of of the answer.');
     end if;
@@ -150,14 +156,22 @@ begin
     end if;
     if not c.halted then
         appended := eve._queue_event(c, 'halted', '{}', reason);
+    else
+        -- An as_of from before this halt proves nothing of it. (A halt restored from another cluster is older than all here.)
+        select l.tx into since from eve.ledger as l
+        where l.queue_id = c.queue_id and l.item = 0 and l.kind = 'halted'
+        order by l.version desc limit 1;
+        asked := case when as_of::xid8 > since or since >= pg_snapshot_xmax(pg_current_snapshot())
+            then as_of::xid8 end;
     end if;
     select coalesce(jsonb_agg(jsonb_build_object('item', h.item, 'principal', h.principal, 'worker', h.worker,
         'expires_at', h.expires_at) order by h.item), '[]')
     into leases from eve.held_slot as h where h.queue_id = c.queue_id;
     answer := eve._acted(0, appended, jsonb_build_object(
-        'settled', c.halted and as_of is not null
-            and as_of::xid8 < pg_snapshot_xmin(pg_current_snapshot()),
-        'as_of', case when c.halted then coalesce(as_of, pg_current_xact_id()::text) end,
+        'settled', coalesce(asked < pg_snapshot_xmin(pg_current_snapshot()), false),
+        'as_of', coalesce(asked, case when fresh then pg_current_xact_id() end)::text,
+        'because', case when c.halted and not fresh and asked is null
+            then 'this transaction began before: ask again in one of its own' end,
         'leases', leases));
     answer.phase := 'halted';
     return eve._act_keep(c, idempotency_key, answer);
@@ -165,7 +179,7 @@ end
 $$;
 
 comment on function public.eve_halt(text, text, text, text) is
-'Stop all acquisition of the queue; live leases, which the answer names, may finish. Asked again after its commit it answers as_of, and asked with as_of settled = true once no acquisition begun before the halt can still commit.';
+'Stop all acquisition of the queue; live leases, which the answer names, may finish. Asked again after its commit it answers as_of, and asked with as_of settled = true once no acquisition begun before the halt can still commit. An as_of of an earlier halt is answered by a new one.';
 
 create function public.eve_resume(queue text, reason text default 'resumed', idempotency_key text default null)
 returns eve.act_answer

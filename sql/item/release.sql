@@ -208,6 +208,7 @@ declare
     was jsonb;
     kept jsonb;
     holds jsonb;
+    declined bigint;
 begin
     -- The caller holds the hold rows. Names that became known and parents that ended meanwhile come first.
     update eve.dependency as d set on_item = i.item
@@ -220,6 +221,18 @@ begin
         and p.queue_id = d.queue_id and p.item = d.on_item
         and eve._closes((p.queue_state).phase, d.needs);
     was := eve._holds(c.queue_id, item);
+    -- What a holder gave back to wait for an answer gets the answer; what never ran and was declined does not run.
+    select d.decision into declined
+    from pg_catalog.jsonb_array_elements(was) as h (value)
+    join eve.decision as d on d.queue_id = c.queue_id and d.decision::text = h.value ->> 'ref'
+    join eve.work_item as w on w.queue_id = c.queue_id and w.item = _rederive.item
+    where h.value ->> 'trigger' = 'decision' and d.phase = 'declined' and (w.queue_state).attempts = 0
+    limit 1;
+    if found then
+        perform eve._append(c, item, 'cancelled', at, reason => 'decision ' || declined || ' declined');
+        perform eve._close_edges(c, item, 'cancelled', at);
+        return true;
+    end if;
     select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into kept
     from pg_catalog.jsonb_array_elements(was) as h (value)
     where case h.value ->> 'trigger'
@@ -246,7 +259,7 @@ end
 $$;
 
 comment on function eve._rederive(eve.caller, bigint, timestamptz, text) is
-'Derive anew for what a waiting item waits on its edges, decisions and policy, and release it when nothing is left. The caller holds its hold rows.';
+'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran. The caller holds its hold rows.';
 
 create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz)
 returns integer

@@ -292,7 +292,7 @@ declare
     budget integer := 16;
     place record;
 begin
-    if at < c.tick + interval '1 s'
+    if at < c.kept + interval '1 s'
         or pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         return;
     end if;

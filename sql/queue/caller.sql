@@ -16,11 +16,12 @@ create type eve.caller as (
     ttl_ceiling interval,
     lanes integer[],
     restricted boolean,
+    kept timestamptz,
     tick timestamptz
 );
 
 comment on type eve.caller is
-'The caller of a verb, resolved once: queue, actor (the role behind the call), principal and the facts of the queue.';
+'The caller of a verb, resolved once: queue, actor (the role behind the call), principal and the facts of the queue; kept is when housekeeping last ran, tick the latest known reading of the clock.';
 
 create function eve._actor()
 returns text
@@ -56,11 +57,14 @@ begin
         q.queue_id, q.name, c.actor, a.principal, q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
         q.lanes, q.restricted,
+        k.at,
         greatest(
-            (select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1),
-            (select p.at from eve.probe as p where p.queue_id = q.queue_id order by p.xid desc limit 1))
+            k.at, (select p.at from eve.probe as p where p.queue_id = q.queue_id order by p.xid desc limit 1))
     into c
     from eve.queue as q
+    left join lateral (
+        select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1
+    ) as k on true
     cross join lateral (
         select coalesce(x.principal, c.actor) as principal
         from eve.access as x

@@ -184,6 +184,21 @@ def test_a_decision_that_is_accepted_while_its_item_is_being_submitted(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_decision_that_is_declined_while_its_item_is_being_submitted(
+    desk: Desk, session: Open, way: str
+) -> None:
+    desk.define("other", replay_class="safe")
+    asked = desk.call("t_operator", "eve_propose", kind="approval")
+    a = session("t_producer")
+    a.execute("begin")
+    item = a.call("eve_submit", queue="q", work_id="child", decision=asked.decision).item
+    desk.call("t_human", "eve_decline", decision=asked.decision)
+    a.execute("commit")
+    look_again(desk, way)
+    assert desk.phase(item) == "cancelled"
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_policy_that_answers_while_its_item_is_being_submitted(
     desk: Desk, session: Open, way: str
 ) -> None:

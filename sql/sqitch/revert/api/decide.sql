@@ -5,7 +5,6 @@ drop function public.eve_approve_slots(text, text, integer, boolean, text);
 drop function public.eve_decline(text, bigint, jsonb, text);
 drop function public.eve_accept(text, bigint, jsonb, text);
 drop function eve._answer_decision(eve.caller, bigint, text, jsonb, jsonb);
-drop function eve._cancel_declined(eve.caller, bigint, timestamptz);
 drop function eve._check_spend(eve.caller, text, integer);
 drop function public.eve_propose(text, text, bigint, text, text, integer, jsonb, timestamptz, text);
 drop function eve._propose(eve.caller, text, jsonb, bigint, timestamptz);

@@ -4,7 +4,6 @@ begin;
 select 1 / (obj_description('eve._propose(eve.caller, text, jsonb, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_propose(text, text, bigint, text, text, integer, jsonb, timestamptz, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._check_spend(eve.caller, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._cancel_declined(eve.caller, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._answer_decision(eve.caller, bigint, text, jsonb, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_accept(text, bigint, jsonb, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_decline(text, bigint, jsonb, text)'::regprocedure, 'pg_proc') is not null)::int;
