@@ -14,6 +14,8 @@ for any other driver, `errors` the refusals.
 
 from __future__ import annotations
 
+import logging
+
 from . import answers, calls, errors
 from .answer import Answer, Json, JsonText, Lease
 from .call import Call
@@ -33,6 +35,8 @@ from .errors import (
 from .tally import Tally
 from .worker import Worker
 from .worker_async import AsyncWorker
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "Answer",

@@ -150,7 +150,7 @@ def revoke_access(
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Take a capability of a role in the queue away; answers done = false when it had none. Live
-    leases end or lapse on their own.
+    leases end or lapse on their own. Refuses unknown capabilities (22023).
     """
     return call(
         "eve_revoke_access",
@@ -744,7 +744,8 @@ def decline(
     answer: Json = None,
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
-    """A human declines an open decision, finally. Refuses every other caller
+    """A human declines an open decision, finally: items that waited for it since their submission
+    are cancelled, those that a holder returned get the answer. Refuses every other caller
     (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).
     """
     return call(
@@ -870,7 +871,8 @@ def halt(
 ) -> Call[ActAnswer]:
     """Stop all acquisition of the queue; live leases, which the answer names, may finish. Asked
     again after its commit it answers as_of, and asked with as_of settled = true once no
-    acquisition begun before the halt can still commit.
+    acquisition begun before the halt can still commit. An as_of of an earlier halt is answered
+    by a new one.
 
     Left out: reason 'halted'.
     """

@@ -133,7 +133,7 @@ class Verbs(ABC):
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Take a capability of a role in the queue away; answers done = false when it had none.
-        Live leases end or lapse on their own.
+        Live leases end or lapse on their own. Refuses unknown capabilities (22023).
         """
         return self.call(
             calls.revoke_access(self.name, role, capability, idempotency_key=idempotency_key)
@@ -590,8 +590,10 @@ class Verbs(ABC):
         answer: Json = None,
         idempotency_key: str | None = None,
     ) -> ActAnswer:
-        """A human declines an open decision, finally. Refuses every other caller
-        (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).
+        """A human declines an open decision, finally: items that waited for it since their
+        submission are cancelled, those that a holder returned get the answer. Refuses every
+        other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones
+        (55000).
         """
         return self.call(
             calls.decline(self.name, decision, answer=answer, idempotency_key=idempotency_key)
@@ -675,7 +677,8 @@ class Verbs(ABC):
     ) -> ActAnswer:
         """Stop all acquisition of the queue; live leases, which the answer names, may finish.
         Asked again after its commit it answers as_of, and asked with as_of settled = true once
-        no acquisition begun before the halt can still commit.
+        no acquisition begun before the halt can still commit. An as_of of an earlier halt is
+        answered by a new one.
 
         Left out: reason 'halted'.
         """
