@@ -15,6 +15,7 @@ security definer
 set search_path to pg_catalog, pg_temp
 set plan_cache_mode to force_generic_plan
 set enable_seqscan to off
+set jit to off
 set enable_bitmapscan to off
 as $$
 declare
@@ -58,6 +59,7 @@ security definer
 set search_path to pg_catalog, pg_temp
 set plan_cache_mode to force_generic_plan
 set enable_seqscan to off
+set jit to off
 set enable_bitmapscan to off
 as $$
 declare

@@ -16,6 +16,7 @@ security definer
 set search_path to pg_catalog, pg_temp
 set plan_cache_mode to force_generic_plan
 set enable_seqscan to off
+set jit to off
 set enable_bitmapscan to off
 as $$
 declare
@@ -83,8 +84,8 @@ begin
             'holds', case when phase = 'held'
                 then jsonb_build_array(eve._hold_json('retry_backoff', null, policy.retry_owner, due)) end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end,
-            'quarantine', case when phase = 'quarantined' then eve._quarantine_record(s,
-                case when disposition = 'dead' then left(error, 1000) else 'max attempts exceeded' end)
+            'quarantine', case when phase = 'quarantined' then eve._quarantine_record(c, item, s,
+                case when disposition = 'dead' then left(error, 1000) else 'max attempts exceeded' end, at)
                 || jsonb_build_object('last_error', left(error, 1000)) end)));
     answer.item := item;
     answer.accepted := true;

@@ -19,6 +19,7 @@ security definer
 set search_path to pg_catalog, pg_temp
 set plan_cache_mode to force_generic_plan
 set enable_seqscan to off
+set jit to off
 set enable_bitmapscan to off
 as $$
 declare
@@ -49,11 +50,6 @@ begin
     foreach name in array coalesce(after, '{}') loop
         perform eve._check_text('after', name, 512, true);
     end loop;
-    if decision is not null and not exists (
-        select from eve.decision as d where d.queue_id = c.queue_id and d.decision = eve_return.decision) then
-        perform eve._raise('P0002', format('unknown decision %s', decision),
-            jsonb_build_object('decision', decision), 'Propose it with eve_propose first.');
-    end if;
     args := jsonb_strip_nulls(jsonb_build_object('reason', reason,
         'until_us', (extract(epoch from until) * 1000000)::bigint, 'decision', decision, 'after', after,
         'reconcile', reconcile, 'checkpoint', checkpoint));
@@ -65,6 +61,11 @@ begin
             answer.replayed := true;
             return answer;
         end if;
+    end if;
+    if decision is not null and not exists (
+        select from eve.decision as d where d.queue_id = c.queue_id and d.decision = eve_return.decision) then
+        perform eve._raise('P0002', format('unknown decision %s', decision),
+            jsonb_build_object('decision', decision), 'Propose it with eve_propose first.');
     end if;
     h := eve._fence_take(c, item, token);
     if h.fault is not null then

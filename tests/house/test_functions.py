@@ -199,3 +199,10 @@ def test_plpgsql_check_is_content(shipped: Database) -> None:
     )
     if found:
         pytest.fail("\n".join(f"{r.function}:{r.lineno} {r.message}: {r.detail}" for r in found))
+
+
+def test_a_pinned_plan_is_not_compiled(shipped: Database) -> None:
+    """The cost of a disabled path would make the server compile each statement of each call."""
+    settings = "coalesce(array_to_string(p.proconfig, ' '), '')"
+    assert names(shipped, f"{settings} ~ 'enable_seqscan=off'")
+    assert not names(shipped, f"{settings} ~ 'enable_seqscan=off' and {settings} !~ 'jit=off'")

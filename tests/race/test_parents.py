@@ -7,14 +7,15 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from support.database import Row
 from support.desk import Desk
-from support.race import ABOVE, LEVELS
+from support.race import LEVELS
 from support.session import PATIENCE, Session
 
 Open = Callable[[str], Session]
 
 
-def parents(desk: Desk, number: int = 2) -> tuple[list[object], int]:
+def parents(desk: Desk, number: int = 2) -> tuple[list[Row], int]:
     """Leased parents, and a child that waits for all of them."""
     desk.approve("cloud", 8)
     names = [f"p{n}" for n in range(number)]
@@ -23,11 +24,11 @@ def parents(desk: Desk, number: int = 2) -> tuple[list[object], int]:
     leases = desk.leases(number)
     child = desk.item(work_id="child", after=names)
     assert desk.holds(child) == ["dependency_not_ready"]
-    return list(leases), child
+    return leases, child
 
 
-def finish(session: Session, lease: object) -> object:
-    return session.call("eve_complete", queue="q", item=lease.item, token=lease.token)  # type: ignore[attr-defined]
+def finish(session: Session, lease: Row) -> Row:
+    return session.call("eve_complete", queue="q", item=lease.item, token=lease.token)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "reversed"])

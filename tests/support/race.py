@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from support.database import Connection, Row, call
+from support.session import Session
 
 LEVELS = ("read committed", "repeatable read", "serializable")
 ABOVE = LEVELS[1:]
@@ -64,7 +65,7 @@ def begin(connection: Connection, level: str) -> None:
 def attempt(
     connection: Connection, level: str, body: Callable[[], Any], *, commit: bool = True
 ) -> tuple[bool, Any]:
-    """One transaction; (False, error) where the server asks for a repetition, else (True, value)."""
+    """One transaction: (True, value), or (False, error) where the server asks to repeat it."""
     begin(connection, level)
     try:
         value = body()
@@ -82,3 +83,12 @@ def attempt(
 def only(connection: Connection, function: str, /, **arguments: object) -> Row:
     (row,) = call(connection, function, **arguments)
     return row
+
+
+def refused(session: Session, function: str, /, **arguments: object) -> str:
+    """The SQLSTATE of a call that raises."""
+    try:
+        session.call(function, **arguments)
+    except psycopg.Error as error:
+        return str(error.sqlstate)
+    raise AssertionError(f"{function} was not refused")
