@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from support.cluster import FAST, Cluster, running
 from support.database import Database
-from support.roads import contents, dump, restore, roles_script
+from support.roads import contents, dump, psql, roles_script
 from support.servers import Server
 
 Installed = Callable[[str], str]
@@ -31,33 +32,42 @@ def elsewhere() -> Iterator[Callable[[Server], Cluster]]:
 
 def live(cluster: Cluster, database: str) -> tuple[int, int]:
     """Some history with a lease in the air; gives that lease's item and token."""
-    db = Database(cluster, database)
-    db.make_queue("q")
-    for n in range(5):
-        db.call("t_producer", "eve_submit", queue="q", payload={"n": n}, work_id=f"w{n}")
-    first = db.call("t_worker", "eve_acquire", queue="q", worker="w")
-    db.call("t_worker", "eve_complete",
-            queue="q", item=first.item, token=first.token, result={"ok": True})  # fmt: skip
-    second = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
-    db.close()
-    return second.item, second.token
+    with closing(Database(cluster, database)) as db:
+        db.make_queue("q")
+        for n in range(5):
+            db.call("t_producer", "eve_submit", queue="q", payload={"n": n}, work_id=f"w{n}")
+        first = db.call("t_worker", "eve_acquire", queue="q", worker="w")
+        db.call("t_worker", "eve_complete",
+                queue="q", item=first.item, token=first.token, result={"ok": True})  # fmt: skip
+        second = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
+        db.call("t_producer", "eve_submit",
+                queue="q", payload={}, work_id="child", after=[second.work_id])  # fmt: skip
+        return second.item, second.token
 
 
 def goes_on(cluster: Cluster, database: str, item: int, token: int) -> None:
     """The restored database is clean, its lease can be finished, and new work gets new numbers."""
-    db = Database(cluster, database)
-    assert all(a.clean for a in db.calls("postgres", "eve_audit"))
-    again = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
-    assert (again.item, again.token, again.replayed) == (item, token, True)
-    with db.refused("stale_fence"):
-        db.call("t_worker", "eve_complete", queue="q", item=item, token=token + 1)
-    done = db.call("t_worker", "eve_complete", queue="q", item=item, token=token)
-    assert done.phase == "verified"
-    new = db.call("t_producer", "eve_submit", queue="q", payload={}, work_id="new")
-    assert new.item > item
-    assert new.item > db.value("select max(item) from eve.intent where work_id <> 'new'")
-    assert all(a.clean for a in db.calls("postgres", "eve_audit"))
-    db.close()
+    with closing(Database(cluster, database)) as db:
+        assert all(a.clean for a in db.calls("postgres", "eve_audit"))
+        again = db.call("t_worker", "eve_acquire", queue="q", worker="w", idempotency_key="k")
+        assert (again.item, again.token, again.replayed) == (item, token, True)
+        with db.refused("stale_fence"):
+            db.call("t_worker", "eve_complete", queue="q", item=item, token=token + 1)
+        full = db.call("t_worker", "eve_acquire", queue="q", worker="w2")
+        assert full.refusal == "concurrency_exhausted"
+        done = db.call("t_worker", "eve_complete", queue="q", item=item, token=token)
+        assert done.phase == "verified"
+        child = "select item, status from eve.item_status where work_id = 'child'"
+        assert db.row(child).status == "ready"
+        new = db.call("t_producer", "eve_submit", queue="q", payload={}, work_id="new")
+        assert new.item > db.value("select max(item) from eve.intent where work_id <> 'new'")
+        drained = 0
+        while (got := db.call("t_worker", "eve_acquire", queue="q", worker="w")).granted:
+            db.call("t_worker", "eve_complete", queue="q", item=got.item, token=got.token)
+            drained += 1
+        assert drained == 5
+        for audit in db.calls("postgres", "eve_audit"):
+            assert (audit.clean, audit.replay, audit.chain) == (True, "equal", "intact")
 
 
 @pytest.mark.parametrize("road", ["plain", "extension"])
@@ -68,7 +78,7 @@ def test_restored_beside_it(cluster: Cluster, installed: Installed, road: str) -
     item, token = live(cluster, "road_live")
     before = contents(cluster, "road_live")
     cluster.create("road_back", "template0")
-    restore(cluster, "road_back", dump(cluster, "road_live"))
+    psql(cluster, "road_back", dump(cluster, "road_live"))
     assert contents(cluster, "road_back") == before
     goes_on(cluster, "road_back", item, token)
 
@@ -86,10 +96,10 @@ def test_restored_into_a_fresh_cluster(
     item, token = live(cluster, "road_live")
     other = elsewhere(server)
     if not other.has_role("eve_owner"):
-        restore(other, "postgres", roles_script(cluster))
+        psql(other, "postgres", roles_script(cluster))
     name = f"road_{road}"
     other.create(name, "template0")
-    restore(other, name, dump(cluster, "road_live"))
+    psql(other, name, dump(cluster, "road_live"))
     assert contents(other, name) == contents(cluster, "road_live")
     goes_on(other, name, item, token)
 
@@ -100,4 +110,4 @@ def test_a_dump_alone_needs_the_roles(
     with running(server) as other:
         text = dump(cluster, installed("plain"))
         with pytest.raises(AssertionError, match='role "eve_owner" does not exist'):
-            restore(other, "postgres", text)
+            psql(other, "postgres", text)

@@ -38,12 +38,37 @@ end
 $do$;
 drop extension eve;
 """
+LEFT_BEHIND = """
+select format('%%s %%s', i.type, i.identity)
+from (
+    select 'pg_class'::regclass as class, oid from pg_class
+    union all select 'pg_proc'::regclass, oid from pg_proc
+    union all select 'pg_type'::regclass, oid from pg_type
+    union all select 'pg_namespace'::regclass, oid from pg_namespace
+    union all select 'pg_default_acl'::regclass, oid from pg_default_acl
+) as o
+cross join lateral pg_identify_object(o.class, o.oid, 0) as i
+where o.oid >= 16384 and coalesce(i.schema, i.name, '') !~ '^(sqitch|pg_toast)'
+    and i.identity !~ '^(sqitch|pg_toast)[.]'
+union all
+-- The rights on schema public are those of a new database.
+select format('acl of schema public: %%s', a)
+from pg_namespace as n, unnest(n.nspacl) as a
+where n.nspname = 'public' and a::text <> all (%s)
+order by 1
+"""
 NOISE = re.compile(r"^(\\(un)?restrict .*|-- Dumped .*|SET transaction_timeout .*)\n", re.MULTILINE)
 
 
 def plain_script() -> str:
     """What `psql -f dist/eve.sql` runs."""
     return build.Plan.read(ROOT).plain()["eve.sql"]
+
+
+def revert_script() -> str:
+    """The revert scripts, the last change first: what `sqitch revert` runs, in one session."""
+    changes = reversed(build.Plan.read(ROOT).changes)
+    return "".join(change.script("revert").read_text(encoding="utf-8") for change in changes)
 
 
 def sqitch(cluster: Cluster, database: str, *arguments: str, role: str = "postgres") -> str:
@@ -59,12 +84,18 @@ def sqitch(cluster: Cluster, database: str, *arguments: str, role: str = "postgr
     return done.stdout
 
 
+def psql(cluster: Cluster, database: str, text: str, role: str = "postgres") -> None:
+    """Runs a script as `psql -f` does, and stops at the first error."""
+    flags = ["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", role]
+    cluster.client("psql", flags, database, text)
+
+
 def by_sqitch(cluster: Cluster, database: str) -> None:
     sqitch(cluster, database, "deploy", "--verify")
 
 
 def by_plain(cluster: Cluster, database: str) -> None:
-    cluster.client("psql", ["-X", "-q", "-v", "ON_ERROR_STOP=1"], database, plain_script())
+    psql(cluster, database, plain_script())
 
 
 def by_extension(cluster: Cluster, database: str) -> None:
@@ -77,6 +108,17 @@ ROADS = {"sqitch": by_sqitch, "plain": by_plain, "extension": by_extension}
 def schema_text(cluster: Cluster, database: str) -> str:
     """`pg_dump -s` without what differs from run to run."""
     return NOISE.sub("", cluster.client("pg_dump", ["-s", "-N", "sqitch"], database))
+
+
+def left_behind(cluster: Cluster, database: str) -> list[str]:
+    """What is in a database beyond a new one: objects, default rights, rights on schema public."""
+    with cluster.connect("template1") as c:
+        query = (
+            "select a::text from pg_namespace as n, unnest(n.nspacl) as a where nspname = 'public'"
+        )
+        new = [row[0] for row in c.execute(query)]
+    with cluster.connect(database) as c:
+        return [row[0] for row in c.execute(LEFT_BEHIND, [new])]
 
 
 def migra(cluster: Cluster, one: str, other: str) -> str:
@@ -105,10 +147,6 @@ def roles_script(cluster: Cluster) -> str:
     """What makes the cluster's roles in another cluster, where `postgres` is there already."""
     text = NOISE.sub("", cluster.client("pg_dumpall", ["--roles-only"], "postgres"))
     return re.sub(r"^(CREATE|ALTER) ROLE postgres\b.*\n", "", text, flags=re.MULTILINE)
-
-
-def restore(cluster: Cluster, database: str, text: str) -> None:
-    cluster.client("psql", ["-X", "-q", "-v", "ON_ERROR_STOP=1"], database, text)
 
 
 def contents(cluster: Cluster, database: str) -> dict[str, str]:
