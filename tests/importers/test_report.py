@@ -24,7 +24,7 @@ def test_the_text_names_line_id_and_reason_by_kind(beads: Beads) -> None:
     assert report(backlog).splitlines() == [
         f"backlog issues (beads), sha256 {backlog.digest}",
         "tasks 7: 5 to submit, 1 to hold, 1 verified elsewhere, 0 cancelled elsewhere",
-        "edges 4, ready at once 1, waves 1, cycles 1, cannot start 4",
+        "edges 4, depth 1, ready at once 1, waves 1, cycles 1, cannot start 4",
         "cannot start: a, b, d, g wait, at last, for what is reported below",
         "",
         "refused (not taken, or not readable): 1",

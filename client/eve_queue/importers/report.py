@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .graph import cycles, stuck, waves
+from .graph import cycles, depth, stuck, waves
 from .model import Backlog, Note, NoteKind, Outcome, shown
 
 _OUTCOMES: dict[Outcome, str] = {
@@ -36,7 +36,7 @@ def _as_text(backlog: Backlog) -> str:
         f"backlog {shown(backlog.name)} ({backlog.format}), sha256 {backlog.digest}",
         f"tasks {len(backlog.tasks)}: "
         + ", ".join(f"{backlog.count(outcome)} {word}" for outcome, word in _OUTCOMES.items()),
-        f"edges {sum(1 for _ in backlog.edges())}, ready at once {sizes[0] if sizes else 0}, "
+        f"edges {sum(1 for _ in backlog.edges())}, depth {depth(backlog)}, ready at once {sizes[0] if sizes else 0}, "
         f"waves {' then '.join(map(str, sizes)) or 'none'}, cycles {len(knots)}, "
         f"cannot start {len(blocked)}",
     ]
@@ -67,6 +67,7 @@ def _as_json(backlog: Backlog) -> str:
             "tasks": len(backlog.tasks),
             "outcomes": {outcome: backlog.count(outcome) for outcome in _OUTCOMES},
             "edges": sum(1 for _ in backlog.edges()),
+            "depth": depth(backlog),
             "waves": [len(wave) for wave in waves(backlog)],
             "stuck": list(stuck(backlog)),
             "cycles": [
