@@ -5,7 +5,7 @@ create function eve._gate_dependency_acyclic(door eve.door)
 returns boolean
 language sql
 immutable
-return pg_catalog.cardinality((door).cycle) > 0;
+return coalesce(pg_catalog.cardinality((door).cycle) > 0, false);
 
 comment on function eve._gate_dependency_acyclic(eve.door) is
 'Gate dependency_cycle: true refuses. Open edges lead from the item back to it.';

@@ -85,7 +85,7 @@ begin
     case why
         when 'max attempts exceeded' then
             perform eve._append(c, k.item, 'parked', at, revision => k.revision, reason => why,
-                data => pg_catalog.jsonb_build_object('quarantine', eve._quarantine_record(k.state, why)));
+                data => pg_catalog.jsonb_build_object('quarantine', eve._quarantine_record(c, k.item, k.state, why, at)));
         when 'intent_cancelled' then
             perform eve._append(c, k.item, 'cancelled', at, revision => k.revision, reason => why);
             perform eve._close_edges(c, k.item, 'cancelled', at);

@@ -109,7 +109,7 @@ begin
         data => jsonb_strip_nulls(jsonb_build_object(
             'finding', finding, 'effect', effect, 'evidence', evidence, 'scope', scope,
             'quarantine', case when phase = 'quarantined'
-                then eve._quarantine_record(s, 'max attempts exceeded') end)));
+                then eve._quarantine_record(c, item, s, 'max attempts exceeded', at) end)));
     if finding <> 'unavailable' then
         perform eve._effect_row(c, item, effect, appended.version, finding, appended.at, evidence);
     end if;

@@ -89,20 +89,40 @@ return least(
 comment on function eve._backoff(eve.policy, integer) is
 'How long to wait before the next attempt: exponential, capped, with jitter that only shortens.';
 
-create function eve._quarantine_record(state eve.state, why text)
+create function eve._quarantine_record(c eve.caller, item bigint, state eve.state, why text, at timestamptz)
 returns jsonb
-language sql
-immutable
-return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-    'reason', _quarantine_record.why,
-    'attempts', (state).attempts,
-    'last_error', (state).reason,
-    'last_lease', case when (state).acquired_at is not null then pg_catalog.jsonb_build_object(
-        'token', (state).token, 'principal', (state).principal, 'worker', (state).worker,
-        'acquired_at', (state).acquired_at, 'expires_at', (state).expires_at) end
-));
+language plpgsql
+stable
+as $$
+declare
+    last record;
+    due timestamptz;
+    error text;
+begin
+    select l.token, l.principal, l.worker, l.at into last
+    from eve.ledger as l
+    where l.queue_id = c.queue_id and l.item = _quarantine_record.item and l.kind = 'acquired'
+    order by l.version desc limit 1;
+    select l.due_at into due
+    from eve.ledger as l
+    where l.queue_id = c.queue_id and l.item = _quarantine_record.item and l.kind in ('acquired', 'renewed')
+    order by l.version desc limit 1;
+    select l.reason into error
+    from eve.ledger as l
+    where l.queue_id = c.queue_id and l.item = _quarantine_record.item and l.kind = 'failed'
+    order by l.version desc limit 1;
+    return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+        'reason', why,
+        'attempts', state.attempts,
+        'last_error', error,
+        'last_lease', case when last.token is not null then pg_catalog.jsonb_build_object(
+            'token', last.token, 'principal', last.principal, 'worker', last.worker,
+            'acquired_at', last.at, 'expires_at', due) end,
+        'at', at));
+end
+$$;
 
-comment on function eve._quarantine_record(eve.state, text) is
-'The structured record of a quarantine: why, attempts, last error, last lease.';
+comment on function eve._quarantine_record(eve.caller, bigint, eve.state, text, timestamptz) is
+'The structured record of a quarantine: why, attempts, the last error that was reported, the last lease, when.';
 
 commit;

@@ -45,7 +45,7 @@ begin
                 'token', token, 'principal', s.principal, 'worker', s.worker,
                 'acquired_at', s.acquired_at, 'expires_at', s.expires_at),
             'quarantine', case when phase = 'quarantined'
-                then eve._quarantine_record(s, 'max attempts exceeded') end,
+                then eve._quarantine_record(c, item, s, 'max attempts exceeded', at) end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end)));
     return phase;
 end

@@ -172,6 +172,15 @@ def test_e_002_all_gates_judge_all_combinations_in_order(shared: Database) -> No
         if "quarantined" in expected and "not_acquirable" not in expected:
             expected.insert(expected.index("quarantined") + 1 + fails[3], "not_acquirable")
         doors.append({"facts": facts, "expected": expected or None})
+    waits = {**doors[0]["facts"], "phase": "held"}
+    doors += [
+        {"facts": {**waits, "gated_hold": True}, "expected": ["not_acquirable"]},
+        {"facts": {**waits, "gated_hold": False}, "expected": ["not_acquirable"]},
+        {"facts": {**waits, "gated_hold": True, "open_edges": ["a"]},
+         "expected": ["dependency_not_ready"]},
+        {"facts": {**waits, "gated_hold": False, "open_edges": ["a"]},
+         "expected": ["not_acquirable", "dependency_not_ready"]},
+    ]  # fmt: skip
     wrong = shared.rows(
         """
         select d.value -> 'facts', d.value -> 'expected',
