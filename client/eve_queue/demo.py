@@ -75,12 +75,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 2
     console = Console(highlight=False, soft_wrap=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and clean up
     try:
         with embedded.running() as server:
             return Demo(server, backlog, console).run()
     except (embedded.NoServer, install.NotPossible, Failed) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
 
 
 # --- a worker process: tells on stdout what it does, one JSON object a line

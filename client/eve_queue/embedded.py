@@ -92,9 +92,11 @@ def _readable(bindir: Path, home: Path, as_user: dict[str, Any]) -> Path:
             [bindir / "postgres", "--version"], check=True, capture_output=True, cwd="/", **as_user
         )
     except (OSError, subprocess.CalledProcessError):
-        copied = home / "pginstall"
-        shutil.copytree(bindir.parent, copied, symlinks=True)
-        return copied / "bin"
+        package = bindir.parent.parent
+        for folder in (package, package.with_name(f"{package.name}.libs")):
+            if folder.is_dir():  # the programs look for their libraries beside the package
+                shutil.copytree(folder, home / folder.name, symlinks=True)
+        return home / package.name / bindir.relative_to(package)
     return bindir
 
 
