@@ -153,13 +153,12 @@ declare
     dropped integer;
 begin
     -- One that is being taken is not waited for: if that is rolled back, the next to take it drops it.
+    -- The array is made once: a joined subquery would lock and drop more each time it is scanned again.
     delete from eve.free_slot as f
-    using (
+    where f.queue_id = _drop_slots.queue_id and f.pool = _drop_slots.pool and f.seq = any (array(
         select s.seq from eve.free_slot as s
         where s.queue_id = _drop_slots.queue_id and s.pool = _drop_slots.pool
-        order by s.number desc limit many for update skip locked
-    ) as s
-    where f.queue_id = _drop_slots.queue_id and f.pool = _drop_slots.pool and f.seq = s.seq;
+        order by s.number desc limit many for update skip locked));
     get diagnostics dropped = row_count;
     return dropped;
 end

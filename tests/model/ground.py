@@ -58,8 +58,7 @@ begin
     was := (select w.queue_state from eve.work_item as w where w.queue_id = q and w.item = n);
     if e.kind = 'acquired' and was.phase = 'ready' then
         delete from eve.ready as r where r.queue_id = q and r.item = n;
-        delete from eve.free_slot as f
-        where f.queue_id = q and f.pool = e.pool and f.number = e.slot;
+        e.slot := case when e.slot is not null then eve._take_slot(q, e.pool) end;
     end if;
     perform eve._append(c, n, e.kind, e.at, e.phase, e.worker, e.revision, e.token, e.pool, e.slot,
         e.due_at, e.rank, e.attempts, e.reason, nullif(op -> 'data', 'null'));
@@ -104,9 +103,10 @@ create function public.derived(q bigint) returns jsonb language sql stable as $$
             from eve.hold as h where h.queue_id = q),
         'held_slot', (select jsonb_agg(to_jsonb(s) order by s.item)
             from eve.held_slot as s where s.queue_id = q),
-        'free_slot', (
-            select jsonb_agg(jsonb_build_array(f.pool, f.number) order by f.pool, f.number)
-            from eve.free_slot as f where f.queue_id = q))
+        'pool', (select jsonb_agg(to_jsonb(p) || jsonb_build_object('free', (
+                select count(*) from eve.free_slot as f
+                where f.queue_id = q and f.pool = p.pool)) order by p.pool)
+            from eve.pool as p where p.queue_id = q))
 $$;
 """
 

@@ -126,6 +126,10 @@ class Walk:
                 self._queue(kind, self._queue_data(kind))
             else:
                 self._item(self.rnd.randrange(1, self.items + 1))
+        for item in range(1, self.items + 1):
+            if item not in self.states:
+                admitted = Event("admitted", self.now, principal="alice", epoch=self.epoch, rank=2)
+                self._append(item, admitted, {"digest": DIGEST}, fold(None, admitted))
         return self
 
     def _pass_time(self) -> None:
@@ -140,19 +144,20 @@ class Walk:
         kind = rnd.choice(KINDS if rnd.random() < 0.12 else self._open_to(state))
         if kind in ENDING and rnd.random() < 0.7:
             return
-        if kind == "acquired" and item > self.authorised:
+        if kind == "acquired" and self._leases() >= self.authorised:
             return
         event = any_event(rnd, state, kind, self.now)
         if rnd.random() < 0.9:
             event = replace(event, epoch=self.epoch)
-        if event.slot is not None:
-            event = replace(event, slot=item)
         after = attempt(fold, state, event)
         data = self._data(state, after)
         waited = state is not None and state.phase == "held"
         if after and after.phase == "held" and not waited and "holds" not in (data or {}):
             after = None  # who begins to wait says for what
         self._append(item, event, data, after)
+
+    def _leases(self) -> int:
+        return sum(state.phase == "leased" for state in self.states.values())
 
     def _open_to(self, state: State | None) -> tuple[str, ...]:
         source = state.phase if state else "-"
