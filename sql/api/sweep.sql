@@ -112,9 +112,14 @@ begin
         select distinct h.item from eve.hold as h
         where h.queue_id = c.queue_id and h.trigger <> 'time' order by h.item limit at_most))
     loop
-        if eve._lock_holds(c, item, false) and eve._rederive(c, item, at, 'looked at again') then
-            answer.rechecked := answer.rechecked + 1;
-        end if;
+        begin
+            if eve._lock_holds(c, item, false) and eve._rederive(c, item, at, 'looked at again') then
+                answer.rechecked := answer.rechecked + 1;
+            end if;
+        exception when others then
+            faults := faults || jsonb_build_object(
+                'item', item, 'act', 'looked', 'sqlstate', sqlstate, 'because', sqlerrm);
+        end;
     end loop;
     select r.dead, r.faults into answer.dead, faults from eve._retire(c, at, at_most, faults) as r;
     delete from eve.request as q

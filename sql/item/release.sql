@@ -130,7 +130,10 @@ begin
         from pg_catalog.unnest(items) as u (item)
         join eve.hold as h on h.queue_id = _stale.queue_id and h.item = u.item
         where case h.trigger
-            when 'dependency' then exists (
+            when 'dependency' then not exists (
+                select from eve.dependency as d
+                where d.queue_id = h.queue_id and d.item = h.item and d.open)
+            or exists (
                 select from eve.dependency as d
                 left join eve.work_item as p on p.queue_id = d.queue_id and p.item = d.on_item
                 where d.queue_id = h.queue_id and d.item = h.item and d.open

@@ -170,7 +170,8 @@ as $$
 declare
     s eve.state;
     stored record;
-    slot record;
+    pool text;
+    number integer;
     phase text := 'expired';
 begin
     select x.queue_state as state, x.lane into stored from eve.work_item as x
@@ -198,8 +199,8 @@ begin
             select k.token from eve.held_slot as k
             where k.queue_id = c.queue_id and k.item = _expire_one.item and k.token = s.token
             for update skip locked)
-        returning h.pool, h.number into slot;
-        if slot.pool is null then
+        returning h.pool, h.number into pool, number;
+        if pool is null then
             return false;
         end if;
         if s.effect_started then
@@ -214,8 +215,8 @@ begin
         phase => phase,
         reason => case phase when 'uncertain' then 'reconciliation_required' else reason end,
         data => pg_catalog.jsonb_build_object('because', reason));
-    if slot.pool is not null then
-        perform eve._put_slot(c.queue_id, slot.pool, slot.number);
+    if pool is not null then
+        perform eve._put_slot(c.queue_id, pool, number);
     end if;
     if phase = 'expired' then
         perform eve._close_edges(c, item, phase, at);
