@@ -91,7 +91,7 @@ begin
     end if;
     perform eve._durable(c);
     select m.answers, m.handed into answers, handed
-    from eve._complete_many(c, items, tokens, results, all_or_nothing, null, null) as m;
+    from eve._complete_many(c, items, tokens, results, all_or_nothing) as m;
     foreach h in array handed loop
         perform eve._put_slot(c.queue_id, h.pool, h.number);
     end loop;

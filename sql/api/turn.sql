@@ -61,7 +61,7 @@ begin
     perform eve._durable(c);
     if cardinality(items) > 0 or cardinality(tokens) > 0 then
         select m.answers, m.handed into finished, handed
-        from eve._complete_many(c, items, tokens, results, all_or_nothing, null, null) as m;
+        from eve._complete_many(c, items, tokens, results, all_or_nothing) as m;
         foreach f in array finished loop
             answer := null;
             answer.part := 'finish';

@@ -212,8 +212,8 @@ create function eve._complete_many(
     tokens bigint[],
     results jsonb[],
     all_or_nothing boolean,
-    inout answers eve.finish_answer[],
-    inout handed eve.held[]
+    out answers eve.finish_answer[],
+    out handed eve.held[]
 )
 returns record
 language plpgsql
@@ -288,7 +288,7 @@ begin
 end
 $$;
 
-comment on function eve._complete_many(eve.caller, bigint[], bigint[], jsonb[], boolean, eve.finish_answer[], eve.held[]) is
+comment on function eve._complete_many(eve.caller, bigint[], bigint[], jsonb[], boolean) is
 'Complete several items in item order, one answer an element; the slots of those that ended are handed to the caller.';
 
 commit;

@@ -32,7 +32,7 @@ declare
     role text := nullif(pg_catalog.current_setting('role'), 'none');
 begin
     if role is null or pg_catalog.to_regrole(pg_catalog.quote_ident(role)) is null then
-        return session_user;
+        return session_user::text;
     end if;
     return role;
 end

@@ -7,6 +7,6 @@ select 1 / (obj_description('eve._repeat_or_refuse(eve.caller, bigint, bigint, t
 select 1 / (obj_description('eve._fault_answer(eve.caller, bigint, bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._complete_held(eve.caller, eve.held, jsonb, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._complete_one(eve.caller, bigint, bigint, jsonb, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._complete_many(eve.caller, bigint[], bigint[], jsonb[], boolean, eve.finish_answer[], eve.held[])'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._complete_many(eve.caller, bigint[], bigint[], jsonb[], boolean)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
