@@ -1,5 +1,5 @@
 -- roles.sql · the owner and the six outer doors, made if absent.
--- Refuses a role of that name with more rights than it may have, and an installer who cannot become a member of eve_owner.
+-- Refuses a role of that name with more rights than it may have, an installer who cannot join eve_owner.
 begin;
 
 do $$

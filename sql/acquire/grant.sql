@@ -85,7 +85,8 @@ begin
     case why
         when 'max attempts exceeded' then
             perform eve._append(c, k.item, 'parked', at, revision => k.revision, reason => why,
-                data => pg_catalog.jsonb_build_object('quarantine', eve._quarantine_record(c, k.item, k.state, why, at)));
+                data => pg_catalog.jsonb_build_object(
+                    'quarantine', eve._quarantine_record(c, k.item, k.state, why, at)));
         when 'intent_cancelled' then
             perform eve._append(c, k.item, 'cancelled', at, revision => k.revision, reason => why);
             perform eve._close_edges(c, k.item, 'cancelled', at);
@@ -184,7 +185,8 @@ begin
         perform eve._raise('55000', 'the server does not keep what it acknowledges',
             pg_catalog.jsonb_build_object('fsync', pg_catalog.current_setting('fsync'),
                 'full_page_writes', pg_catalog.current_setting('full_page_writes')),
-            'Turn fsync and full_page_writes on, or create the queue with durability platform (the storage keeps it) or any (tests).');
+            'Turn fsync and full_page_writes on, or create the queue with durability platform'
+            ' (the storage keeps it) or any (tests).');
     end if;
     if pg_catalog.current_setting('synchronous_commit') in ('off', 'local') then
         perform pg_catalog.set_config('synchronous_commit', 'on', true);

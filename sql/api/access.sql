@@ -24,7 +24,8 @@ as $$
 begin
     perform eve._check_capability(capability);
     if role is null or not exists (select from pg_catalog.pg_roles as r where r.rolname = role) then
-        perform eve._raise('42704', pg_catalog.format('role "%s" does not exist', coalesce(pg_catalog.left(role, 63), 'null')),
+        perform eve._raise('42704',
+            pg_catalog.format('role "%s" does not exist', coalesce(pg_catalog.left(role, 63), 'null')),
             '{"argument": "role"}', 'Create the role first.');
     end if;
 end
@@ -52,7 +53,8 @@ begin
     perform eve._check_access(eve_grant_access.role, capability);
     perform eve._check_text('principal', eve_grant_access.principal, 200, false);
     answer := eve._act_replay(c, idempotency_key, 'eve_grant_access', eve._fingerprint('eve_grant_access',
-        eve._text(queue), eve._text(eve_grant_access.role), eve._text(capability), eve._text(eve_grant_access.principal)));
+        eve._text(queue), eve._text(eve_grant_access.role), eve._text(capability),
+        eve._text(eve_grant_access.principal)));
     if answer.done is not null then
         return answer;
     end if;
@@ -83,7 +85,8 @@ begin
     c := eve._enter(queue, '{operator}');
     perform eve._check_capability(eve_revoke_access.capability);
     if eve_revoke_access.role is null then
-        perform eve._raise('22004', 'role is null', '{"argument": "role"}', 'Name the role; it need not exist any more.');
+        perform eve._raise('22004', 'role is null', '{"argument": "role"}',
+            'Name the role; it need not exist any more.');
     end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_revoke_access', eve._fingerprint('eve_revoke_access',
         eve._text(queue), eve._text(eve_revoke_access.role), eve._text(capability)));

@@ -130,7 +130,8 @@ begin
         a.chain := 'broken';
         faults := faults || part;
     end if;
-    -- No number is taken twice; free and held slots together are the authorised ones and the surplus of a pool that shrank.
+    -- No number is taken twice; free and held slots together are the authorised ones and the surplus of a
+    -- pool that shrank.
     select pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('fault', 'slot',
         'pool', s.pool, 'number', s.number, 'slots', s.slots, 'free', s.free, 'held', s.held))
         order by s.pool, s.number)
@@ -157,7 +158,8 @@ begin
     a.slots := case when part is null then 'accounted' else 'off' end;
     faults := faults || coalesce(part, '[]');
     -- Search structures are those of the states.
-    select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', x.fault, 'item', x.item) order by x.fault, x.item)
+    select pg_catalog.jsonb_agg(
+        pg_catalog.jsonb_build_object('fault', x.fault, 'item', x.item) order by x.fault, x.item)
     into part
     from (
         (select 'ready' as fault, coalesce(r.item, w.item) as item
@@ -272,7 +274,8 @@ begin
     delete from eve.ready as r where r.queue_id = c.queue_id;
     delete from eve.mark as m where m.queue_id = c.queue_id;
     insert into eve.ready (queue_id, lane, rank, late, ready_since, item, class_id)
-    select w.queue_id, w.lane, (w.queue_state).rank, (w.queue_state).late, (w.queue_state).ready_since, w.item, w.class_id
+    select w.queue_id, w.lane, (w.queue_state).rank, (w.queue_state).late, (w.queue_state).ready_since,
+        w.item, w.class_id
     from eve.work_item as w where w.queue_id = c.queue_id and (w.queue_state).phase = 'ready';
     delete from eve.held_slot as h where h.queue_id = c.queue_id;
     insert into eve.held_slot (queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at)

@@ -135,7 +135,8 @@ declare
 begin
     c := eve._enter(queue, '{operator}');
     if preset is null or policy is null then
-        perform eve._raise('22004', 'preset or policy is null', null, 'Leave them out, or pass a preset and an object.');
+        perform eve._raise('22004', 'preset or policy is null', null,
+            'Leave them out, or pass a preset and an object.');
     end if;
     document := policy || jsonb_strip_nulls(jsonb_build_object('replay_class', replay_class));
     answer := eve._act_replay(c, idempotency_key, 'eve_define_class', eve._fingerprint('eve_define_class',

@@ -75,7 +75,8 @@ begin
     elsif eve_propose.item is not null and not exists (
         select from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = eve_propose.item and w.item > 0) then
-        perform eve._raise('P0002', format('unknown item %s', eve_propose.item), null, 'Items are numbered by eve_submit.');
+        perform eve._raise('P0002', format('unknown item %s', eve_propose.item), null,
+            'Items are numbered by eve_submit.');
     end if;
     answer := eve._acted(0, null);
     answer.done := true;
@@ -104,7 +105,8 @@ begin
             'Define another pool for more than one lease.');
     end if;
     if not exists (select from eve.pool as p where p.queue_id = c.queue_id and p.pool = _check_spend.pool) then
-        perform eve._raise('P0002', pg_catalog.format('unknown pool "%s"', coalesce(pg_catalog.left(pool, 200), 'null')), null,
+        perform eve._raise('P0002',
+            pg_catalog.format('unknown pool "%s"', coalesce(pg_catalog.left(pool, 200), 'null')), null,
             'Define it with eve_define_pool.');
     end if;
 end
@@ -134,7 +136,8 @@ begin
     at := eve._clock(c);
     if d.phase <> 'open' then
         perform eve._raise('55000', pg_catalog.format('decision %s is %s', decision, d.phase),
-            pg_catalog.jsonb_build_object('decision', decision, 'phase', d.phase), 'Decisions are final; propose another.');
+            pg_catalog.jsonb_build_object('decision', decision, 'phase', d.phase),
+            'Decisions are final; propose another.');
     end if;
     if verdict = 'accepted' and d.expires_at <= at then
         perform eve._raise('55000', pg_catalog.format('decision %s has expired', decision),

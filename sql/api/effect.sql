@@ -1,7 +1,15 @@
 -- api/effect.sql · outside effects: started, observed, compensated. Appends: effect_started, effect_observed, completed, compensated. Raises: stale_fence, not_lease_holder.
 begin;
 
-create function eve._effect_row(c eve.caller, item bigint, effect text, version integer, kind text, at timestamptz, evidence jsonb)
+create function eve._effect_row(
+    c eve.caller,
+    item bigint,
+    effect text,
+    version integer,
+    kind text,
+    at timestamptz,
+    evidence jsonb
+)
 returns void
 language sql
 begin atomic
@@ -117,7 +125,8 @@ begin
     end if;
     a := eve._act_on(c, item);
     if (a.state).phase = 'leased' and token is null then
-        perform eve._refuse('stale_fence', c.queue, item, '{"because": "a leased item takes observations of its holder"}');
+        perform eve._refuse('stale_fence', c.queue, item,
+            '{"because": "a leased item takes observations of its holder"}');
     end if;
     if (a.state).phase not in ('leased', 'uncertain', 'reported') then
         perform eve._wrong_phase(c, a, 'eve_observe_effect');

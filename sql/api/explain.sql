@@ -48,9 +48,13 @@ begin
             (select p.meaning from eve.phase as p where p.phase = (k.state).phase),
             case (k.state).phase
                 when 'completed' then format('A verifier calls eve_verify(%L, %s).', c.queue, target)
-                when 'reported' then format('The missing effects are recorded with eve_observe_effect(%L, %s, …).', c.queue, target)
-                else format('A verifier or human calls eve_reconcile(%L, %s, ''observed'' | ''absent'').', c.queue, target) end,
-            case (k.state).phase when 'completed' then 'verifier' else (k.policy).retry_owner end, null)::eve.explain_answer;
+                when 'reported' then format(
+                    'The missing effects are recorded with eve_observe_effect(%L, %s, …).', c.queue, target)
+                else format(
+                    'A verifier or human calls eve_reconcile(%L, %s, ''observed'' | ''absent'').',
+                    c.queue, target) end,
+            case (k.state).phase when 'completed' then 'verifier' else (k.policy).retry_owner end,
+            null)::eve.explain_answer;
         return;
     end if;
     for h in
@@ -62,8 +66,11 @@ begin
             case h.trigger
                 when 'time' then format('It is released at %s.', h.due_at)
                 when 'decision' then format('A human calls eve_accept(%L, %s).', c.queue, h.ref)
-                when 'dependency' then format('The items in the detail are verified, or a human accepts a waiver: eve_propose(%L, ''waiver'', item => %s, work_id => …).', c.queue, target)
-                when 'policy' then format('The class gets a revision that answers it: eve_define_class(%L, %L, …).', c.queue, k.class)
+                when 'dependency' then format(
+                    'The items in the detail are verified, or a human accepts a waiver:'
+                    ' eve_propose(%L, ''waiver'', item => %s, work_id => …).', c.queue, target)
+                when 'policy' then format(
+                    'The class gets a revision that answers it: eve_define_class(%L, %L, …).', c.queue, k.class)
                 else format('The trigger %s fires.', h.trigger) end,
             h.owner,
             jsonb_strip_nulls(jsonb_build_object('trigger', h.trigger, 'ref', nullif(h.ref, ''), 'due_at', h.due_at,
@@ -83,7 +90,8 @@ begin
     end loop;
     if codes is null then
         return next row(target, status, 'ready', 'ready', 'ready: every gate passes',
-            format('The next eve_acquire(%L, …) in queue order takes it.', c.queue), 'worker', null)::eve.explain_answer;
+            format('The next eve_acquire(%L, …) in queue order takes it.', c.queue), 'worker',
+            null)::eve.explain_answer;
     end if;
 end
 $$;

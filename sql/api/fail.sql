@@ -42,7 +42,8 @@ begin
         perform eve._raise('22023', 'disposition is not retry, uncertain or dead', '{"argument": "disposition"}',
             'retry: try again; uncertain: an effect may have happened; dead: a human looks at it.');
     end if;
-    args := jsonb_strip_nulls(jsonb_build_object('error', error, 'disposition', disposition, 'detail', eve_fail.detail));
+    args := jsonb_strip_nulls(jsonb_build_object(
+        'error', error, 'disposition', disposition, 'detail', eve_fail.detail));
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_fail', eve._fingerprint('eve_fail',
             eve._text(queue), int8send(item), int8send(token), eve._text(args)));

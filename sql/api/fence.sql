@@ -98,10 +98,12 @@ declare
     name text := eve._fence_queue(queue, target, item_column, token_column);
 begin
     execute format(
-        'create trigger eve_fence before insert or update or delete on %s for each row execute function eve._fence_row(%L, %L, %L)',
+        'create trigger eve_fence before insert or update or delete on %s'
+        ' for each row execute function eve._fence_row(%L, %L, %L)',
         target, name, item_column, token_column);
     execute format(
-        'create trigger eve_fence_truncate before truncate on %s for each statement execute function eve._fence_row(%L, %L, %L)',
+        'create trigger eve_fence_truncate before truncate on %s'
+        ' for each statement execute function eve._fence_row(%L, %L, %L)',
         target, name, item_column, token_column);
     execute format('alter table %s enable always trigger eve_fence', target);
     execute format('alter table %s enable always trigger eve_fence_truncate', target);

@@ -83,7 +83,12 @@ $$;
 comment on function public.eve_unpark(text, bigint, integer, text, text) is
 'A human returns a quarantined item to the queue with extra attempts; its history stays. Refuses every other caller (terminal_state_not_owned) and other phases (55000).';
 
-create function public.eve_reprioritise(queue text, item bigint, priority_class integer, idempotency_key text default null)
+create function public.eve_reprioritise(
+    queue text,
+    item bigint,
+    priority_class integer,
+    idempotency_key text default null
+)
 returns eve.act_answer
 language plpgsql
 security definer
@@ -157,7 +162,8 @@ begin
     if not c.halted then
         appended := eve._queue_event(c, 'halted', '{}', reason);
     else
-        -- An as_of from before this halt proves nothing of it. (A halt restored from another cluster is older than all here.)
+        -- An as_of from before this halt proves nothing of it.
+        -- (A halt restored from another cluster is older than all here.)
         select l.tx into since from eve.ledger as l
         where l.queue_id = c.queue_id and l.item = 0 and l.kind = 'halted'
         order by l.version desc limit 1;

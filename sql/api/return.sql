@@ -45,7 +45,8 @@ begin
         perform eve._raise('22004', 'reconcile is null', '{"argument": "reconcile"}', 'Pass true or false.');
     end if;
     if cardinality(after) > 1000 or array_ndims(after) > 1 then
-        perform eve._raise('22023', 'after is not a flat list of at most 1000', '{"argument": "after"}', 'Name fewer items.');
+        perform eve._raise('22023', 'after is not a flat list of at most 1000', '{"argument": "after"}',
+            'Name fewer items.');
     end if;
     foreach name in array coalesce(after, '{}') loop
         perform eve._check_text('after', name, 512, true);

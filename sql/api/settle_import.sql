@@ -77,7 +77,8 @@ begin
         octet_length(payload::text), digest, class, class || ':' || eve_settle_import.work_id,
         eve_settle_import.work_id, at, 2,
         (k.policy).replay_class, (k.policy).completion_test, 0, 0,
-        '{operation_identity,effect_identity,cancellation_identity,requested_at,replay_class,completion_test,priority_class}',
+        '{operation_identity,effect_identity,cancellation_identity,requested_at,replay_class,'
+        'completion_test,priority_class}',
         c.principal, at)
     on conflict on constraint intent_work_id_is_unique do nothing;
     if not found then

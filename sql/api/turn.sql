@@ -36,7 +36,8 @@ begin
     c := eve._enter(queue, '{worker}');
     perform eve._check_acquire(worker, classes, max_items, ttl);
     if items is null or tokens is null or all_or_nothing is null then
-        perform eve._raise('22004', 'items, tokens or all_or_nothing is null', null, 'Pass arrays of equal length, or none.');
+        perform eve._raise('22004', 'items, tokens or all_or_nothing is null', null,
+            'Pass arrays of equal length, or none.');
     end if;
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_turn', eve._fingerprint('eve_turn',

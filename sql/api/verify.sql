@@ -93,7 +93,8 @@ begin
     end if;
     policy := eve._policy(c.queue_id, a.class_id, s.revision);
     at := eve._clock(c);
-    select i.effect_identity, i.deadline is null or i.deadline > at, 'review' in (i.completion_test, policy.completion_test)
+    select i.effect_identity, i.deadline is null or i.deadline > at,
+        'review' in (i.completion_test, policy.completion_test)
     into effect, wanted, judged
     from eve.intent as i where i.queue_id = c.queue_id and i.item = eve_reconcile.item;
     phase := case

@@ -14,7 +14,8 @@ returns void
 language plpgsql
 as $$
 begin
-    -- Door rows of the old phase: ready rows go here unless the picking verb took them, held_slot rows always with the verb.
+    -- Door rows of the old phase: ready rows go here unless the picking verb took them, held_slot rows
+    -- always with the verb.
     if was.phase = 'ready' and (state.phase <> 'ready' or was.rank <> state.rank) then
         delete from eve.ready as r
         where r.queue_id = _project_item.queue_id and r.lane = _project_item.lane

@@ -17,7 +17,13 @@ $$;
 comment on function eve._mark(bigint, smallint) is
 'Where the search for what is due begins: leases (0), time triggers (1), deadlines (2), first (3) and second (4) looks.';
 
-create function eve._release_due(c eve.caller, at timestamptz, at_most integer, inout faults jsonb, out released integer)
+create function eve._release_due(
+    c eve.caller,
+    at timestamptz,
+    at_most integer,
+    inout faults jsonb,
+    out released integer
+)
 returns record
 language plpgsql
 as $$

@@ -54,7 +54,13 @@ $$;
 comment on function eve._recover_one(eve.caller, bigint, bigint, text, timestamptz) is
 'Recover one item by its own kind of event if the lease observed is still the one in the ledger; the phase reached, or null for a no-op. The caller has taken the lease row.';
 
-create function eve._recover_lapsed(c eve.caller, at timestamptz, at_most integer, inout faults jsonb, out recovered integer)
+create function eve._recover_lapsed(
+    c eve.caller,
+    at timestamptz,
+    at_most integer,
+    inout faults jsonb,
+    out recovered integer
+)
 returns record
 language plpgsql
 as $$

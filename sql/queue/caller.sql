@@ -84,7 +84,8 @@ begin
             and eve._member(eve._actor(), 'eve_' || x.capability)) then
         perform eve._raise('42501', pg_catalog.format('permission denied for queue "%s"', queue),
             pg_catalog.jsonb_build_object('needs', capabilities),
-            'Let an operator give the calling role one of the capabilities in the detail, with eve_grant_access and the role eve_* of that name.');
+            'Let an operator give the calling role one of the capabilities in the detail,'
+            ' with eve_grant_access and the role eve_* of that name.');
     elsif c.queue_id is null then
         perform eve._raise('P0002', pg_catalog.format('unknown queue "%s"', pg_catalog.left(_look.queue, 200)),
             null, 'Check the name, and that the calling role was given access with eve_grant_access.');

@@ -151,7 +151,8 @@ begin
             and (pg_catalog.jsonb_typeof(policy.protection) = 'object'
                 and policy.protection ?& array['scope', 'retention', 'canonical_inputs',
                     'conflict_behaviour', 'authority', 'after_retention']) is not true
-            then 'protection does not state scope, retention, canonical_inputs, conflict_behaviour, authority and after_retention'
+            then 'protection does not state scope, retention, canonical_inputs, conflict_behaviour,'
+                ' authority and after_retention'
         when policy.replay_class = 'destination_protected'
             and (pg_catalog.jsonb_typeof(policy.protection -> 'retention') = 'string'
                 and (policy.protection ->> 'retention')::interval

@@ -14,9 +14,11 @@ comment on table eve.preset is
 insert into eve.preset (preset, policy, meaning) values
 ('job', '{"completion_test": "report", "engine_verifies": true}',
     'the holder''s report is the test and the engine verifies it'),
-('effect', '{"completion_test": "effects", "engine_verifies": true, "effect_starts": true, "cancel_boundary": "effect_start"}',
+('effect', '{"completion_test": "effects", "engine_verifies": true, "effect_starts": true,'
+    ' "cancel_boundary": "effect_start"}',
     'complete when every expected effect was observed'),
-('agent_task', '{"completion_test": "review", "engine_verifies": false, "verifier_not_holder": true, "backoff_base": "30 s"}',
+('agent_task', '{"completion_test": "review", "engine_verifies": false, "verifier_not_holder": true,'
+    ' "backoff_base": "30 s"}',
     'a verifier who did not hold the item judges the result'),
 ('imported', '{"completion_test": "report", "engine_verifies": true, "backoff_base": "0 s"}',
     'work taken over from another system''s backlog');

@@ -49,6 +49,14 @@ def test_every_table_and_function_made_has_its_comment_beside_it() -> None:
                 assert (found[1], found[2]) in spoken, f"{change.name}: {found[0]}"
 
 
+def test_sql_lines_are_at_most_120_wide() -> None:
+    """But for the texts of comments, which are one sentence a line."""
+    for change in build.Plan.read(ROOT).changes:
+        for number, line in enumerate(change.text.split("\n"), 1):
+            spoken = line.startswith(("'", "comment on "))
+            assert spoken or number == 1 or len(line) <= 120, f"{change.name}:{number}"
+
+
 def test_every_test_file_is_run() -> None:
     settings = tomllib.loads(text(ROOT / "pyproject.toml"))["tool"]["pytest"]["ini_options"]
     run = [ROOT / place for place in [*settings["testpaths"], *SELDOM_RUN]]
