@@ -32,10 +32,11 @@ class EveError(psycopg.DatabaseError):
     default_message: ClassVar[str]
     default_hint: ClassVar[str]
 
-    def __init_subclass__(cls, *, sqlstate: str) -> None:
+    def __init_subclass__(cls, *, sqlstate: str | None = None) -> None:
         super().__init_subclass__(code=sqlstate)
-        _BY_SQLSTATE[sqlstate] = cls
-        _BY_CODE[cls.code] = cls
+        if sqlstate is not None:
+            _BY_SQLSTATE[sqlstate] = cls
+            _BY_CODE[cls.code] = cls
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Backoff:
-    """Seconds to wait after an answer without work: what the answer names, else ever longer.
+    """Seconds to wait after an answer without work: as the answer says, else ever longer.
 
-    Always between `least` and `most`, and never the same for two workers.
+    Between `least` and `most`, give or take a quarter, so that no two workers come together.
     """
 
     least: float
@@ -49,16 +49,14 @@ class Backoff:
         self, *, next_at: datetime | None = None, retry_after: timedelta | None = None,
         skew: timedelta = timedelta(0),
     ) -> float:  # fmt: skip
-        """`skew`: how much the server's clock is ahead of ours."""
+        """`retry_after` is kept to, `next_at` cuts the wait short: what is submitted meanwhile is
+        known to nobody. `skew`: how much the server's clock is ahead of ours.
+        """
         grown = min(self.most, self.least * 2.0 ** min(self.empty, 30))
         self.empty += 1
-        named = [
-            seconds
-            for seconds in (
-                retry_after.total_seconds() if retry_after is not None else None,
-                (next_at - skew - datetime.now(UTC)).total_seconds() if next_at else None,
-            )
-            if seconds is not None
-        ]
-        wanted = min([grown, *(max(self.least, seconds) for seconds in named)])
-        return wanted * random.uniform(0.75, 1.25)
+        if retry_after is not None:
+            grown = min(self.most, max(self.least, retry_after.total_seconds()))
+        elif next_at is not None:
+            left = (next_at - skew - datetime.now(UTC)).total_seconds()
+            grown = min(grown, max(self.least, left))
+        return grown * random.uniform(0.75, 1.25)

@@ -252,7 +252,8 @@ def test_the_wait_grows_and_follows_the_answer() -> None:
     grown = [wait.seconds() for _ in range(8)]
     for seconds, middle in zip(grown, (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5), strict=True):
         assert 0.75 * middle <= seconds <= 1.25 * middle
-    assert wait.seconds(retry_after=timedelta(seconds=1)) <= 1.25
+    assert 0.75 <= wait.seconds(retry_after=timedelta(seconds=1)) <= 1.25
+    assert 3.75 <= wait.seconds(retry_after=timedelta(hours=1)) <= 6.25
     assert wait.seconds(next_at=datetime.now(UTC)) <= 0.125
     ahead = datetime.now(UTC) + timedelta(hours=1, seconds=1)
     assert wait.seconds(next_at=ahead, skew=timedelta(hours=1)) <= 1.25
