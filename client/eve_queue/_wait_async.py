@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from .answer import Json
 
-Handled: TypeAlias = Awaitable[Json]
+Handled: TypeAlias = Awaitable[Json]  # a handler that blocks the loop blocks the renewals, too
 Interrupted = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 Lock = asyncio.Lock
 sleep = asyncio.sleep

@@ -9,10 +9,10 @@
 
 What the handler returns is the result; what it raises is reported with eve_fail. Finishing one item
 and leasing the next is one call and one commit (eve_turn). Leases are renewed beside the handler at
-a third of their time, on a connection of its own (a pool needs two), as long as the handler does
-not block the loop. When a lease is lost, `job.lost` is set and `job.check()` raises: the handler
-stops working on the item, and the queue refuses its finish. When the answer of a turn is lost, the
-finish is asked again and gets its first answer; what was leased comes back when the lease lapses.
+a third of their time, on a connection of its own (a pool needs two). When a lease is lost,
+`job.lost` is set and `job.check()` raises: the handler stops working on the item, and the queue
+refuses its finish. When the answer of a turn is lost, the finish is asked again and gets its first
+answer; what was leased meanwhile comes back when its lease lapses.
 """
 
 from __future__ import annotations
