@@ -21,7 +21,8 @@ select
     (select count(*) from eve.free_slot as f where f.queue_id = p.queue_id and f.pool = p.pool)
     + (select count(*) from eve.held_slot as h where h.queue_id = p.queue_id and h.pool = p.pool)
         = p.slots + p.surplus as balanced,
-    (select count(*) from eve.held_slot as h where h.queue_id = p.queue_id and h.pool = p.pool) as held,
+    (select count(*) from eve.held_slot as h where h.queue_id = p.queue_id and h.pool = p.pool)
+        as held,
     p.slots, p.surplus
 from eve.pool as p where p.pool = 'cloud'
 """
@@ -130,7 +131,7 @@ def test_never_more_than_n_leases_at_mixed_levels(desk: Desk) -> None:
     def watch(_: random.Random) -> None:
         nonlocal most
         connection = desk.db.connect("postgres")
-        while not over.is_set():
+        while not over.wait(0.002):
             row = connection.execute(ACCOUNT).fetchone()
             assert row is not None
             assert row.balanced, row
@@ -152,7 +153,7 @@ def test_a_pool_that_shrinks_and_grows_under_way(desk: Desk) -> None:
 
     def watch(_: random.Random) -> None:
         connection = desk.db.connect("postgres")
-        while not over.is_set():
+        while not over.wait(0.002):
             row = connection.execute(ACCOUNT).fetchone()
             assert row is not None
             assert row.balanced, row
@@ -185,7 +186,7 @@ def drain(
             for _ in range(scaled(40)):
                 level = dice.choice(LEVELS)
 
-                def body(level: str = level) -> list[Row]:
+                def body() -> list[Row]:
                     return step(connection, dice, mine, pause)
 
                 commit = dice.random() < 0.85
