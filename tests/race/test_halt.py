@@ -189,8 +189,9 @@ def test_nothing_is_acquired_after_settled(desk: Desk) -> None:
                     pause.wait(dice.random() * 0.02)
                 return taken
 
-            done, taken = attempt(connection, level, body, commit=dice.random() < 0.8)
-            if done and taken[0].granted and dice.random() < 0.7:
+            commit = dice.random() < 0.8
+            done, taken = attempt(connection, level, body, commit=commit)
+            if done and commit and taken[0].granted and dice.random() < 0.7:
                 row = taken[0]
                 try:
                     call(connection, "eve_return", queue="q", item=row.item, token=row.token)
@@ -198,7 +199,8 @@ def test_nothing_is_acquired_after_settled(desk: Desk) -> None:
                     continue
 
     def count() -> int:
-        return int(desk.db.value("select count(*) from eve.ledger where kind = 'acquired'"))
+        query = "select count(*) from eve.ledger where queue_id = %s and kind = 'acquired'"
+        return int(desk.db.value(query, [desk.id]))
 
     def halter(dice: random.Random) -> None:
         pause = threading.Event()

@@ -76,7 +76,7 @@ def plain(row: Row) -> dict[str, object]:
 
 
 def events(desk: Desk) -> int:
-    return int(desk.db.value("select count(*) from eve.ledger"))
+    return int(desk.db.value("select count(*) from eve.ledger where queue_id = %s", [desk.id]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,7 +143,7 @@ def test_a_twin_with_other_arguments_is_refused(desk: Desk, session: Open) -> No
     with pytest.raises(psycopg.Error) as refused:
         twin.result(PATIENCE)
     assert refused.value.sqlstate == "VE401"
-    assert desk.db.value("select count(*) from eve.intent") == 1
+    assert desk.db.value("select count(*) from eve.intent where queue_id = %s", [desk.id]) == 1
 
 
 def test_a_twin_of_nothing_ready_looks_for_itself(desk: Desk, session: Open) -> None:

@@ -204,7 +204,9 @@ def test_a_crowd_on_a_graph_never_deadlocks(desk: Desk) -> None:
             work_id = f"i{dice.randrange(number)}"
             if dice.random() < 0.3:
                 call(connection, "eve_cancel", queue="q", work_id=work_id)
-            elif desk.db.rows("select from eve.intent where work_id = %s", [f"n{n}"]):
+            elif desk.db.rows(
+                "select 1 from eve.intent where queue_id = %s and work_id = %s", [desk.id, f"n{n}"]
+            ):
                 item = call(connection, "eve_item", queue="q", work_id=f"n{n}")[0].item
                 asked = call(
                     connection, "eve_propose", queue="q", kind="waiver", item=item,
