@@ -286,7 +286,7 @@ class Demo:
         before = len(self.done)
         with self.progress(total) as told:
             scene = self.loss()
-            while self.count("ready") + self.count("running") > 0 or self.late_answer_due():
+            while self.count("ready", "running") > 0 or self.late_answer_due():
                 told(len(self.done))
                 next(scene, None)
                 self.check_time()
@@ -431,9 +431,10 @@ class Demo:
     def as_role(self, role: str, call: Call[Any]) -> Any:
         return execute(self.roles[role], call)
 
-    def count(self, status: str) -> int:
+    def count(self, *status: str) -> int:
+        """Items of these statuses, at one instant."""
         lines = self.as_role("demo_operator", calls.stats(QUEUE))
-        return sum(line.items for line in lines if line.status == status)
+        return sum(line.items for line in lines if line.status in status)
 
     def verified_here(self) -> int:
         """Items that workers finished."""
