@@ -1,8 +1,8 @@
 """The contract, on every server: a database per module, a queue per test, the audit after each.
 
-    shared    the module's database: its clock is real time again after each test
-    world     a queue with an item in every situation, for calls that are rolled back
-    desk      a fresh queue in it, class default replay_class safe; its audit must be clean at the end
+shared    the module's database: its clock is real time again after each test
+world     a queue with an item in every situation, for calls that are rolled back
+desk      a fresh queue in it, class default replay_class safe; its audit must be clean at the end
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def test_unknown_and_forbidden_queues_answer_alike(world: World, verb: str) -> N
                 world.answer(login, verb, **{**arguments, "queue": queue})
             diag = refused.error.diag
             said.add(((diag.message_primary or "").replace(queue, "?"), diag.message_detail,
-                      diag.message_hint, diag.context and diag.context.replace(queue, "?")))  # fmt: skip
+                      diag.message_hint, (diag.context or "").replace(queue, "?")))  # fmt: skip
         assert len(said) == 1, said
         assert said.pop()[0] == 'unknown queue "?"'
 
@@ -291,7 +291,8 @@ def test_every_relation_refuses_every_direct_statement(shared: Database, role: s
 def test_no_ordinary_role_may_call_or_name_what_is_inside(shared: Database) -> None:
     """But the two functions that eve_fence_table needs, and the types of answers."""
     callable_ = shared.rows(
-        "select distinct p.oid::regprocedure::text from pg_proc as p, unnest(%s::text[]) as r (role)"
+        "select distinct p.oid::regprocedure::text"
+        " from pg_proc as p, unnest(%s::text[]) as r (role)"
         " where p.pronamespace = 'eve'::regnamespace"
         " and has_function_privilege(r.role, p.oid, 'execute')",
         [LOGINS],
@@ -299,8 +300,10 @@ def test_no_ordinary_role_may_call_or_name_what_is_inside(shared: Database) -> N
     assert {row[0].split("(")[0] for row in callable_} <= {"eve._fence_queue", "eve._fence_row"}
     usable = shared.rows(
         "select distinct t.oid::regtype::text from pg_type as t"
-        " join pg_class as c on c.oid = t.typrelid and c.relkind = 'c', unnest(%s::text[]) as r (role)"
-        " where t.typnamespace = 'eve'::regnamespace and has_type_privilege(r.role, t.oid, 'usage')",
+        " join pg_class as c on c.oid = t.typrelid and c.relkind = 'c',"
+        " unnest(%s::text[]) as r (role)"
+        " where t.typnamespace = 'eve'::regnamespace"
+        " and has_type_privilege(r.role, t.oid, 'usage')",
         [LOGINS],
     )
     assert all(row[0].endswith("_answer") for row in usable)

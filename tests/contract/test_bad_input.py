@@ -1,4 +1,4 @@
-"""Bad input to every argument of every verb: a documented SQLSTATE, a hint, nothing half written."""
+"""Bad input to every argument of every verb: an SQLSTATE, a hint, nothing half written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ DECISION: Cases = [(0, "P0002"), (-1, "P0002"), (NOBODY, "P0002"), (FOREIGN, "P0
 OBJECT: Cases = [(Jsonb([]), "22023"), (Jsonb(None), "22023"), (Jsonb("a"), "22023"),
                  (Jsonb(1), "22023")]  # fmt: skip
 POOL: Cases = [("", "P0002"), (LONG, "P0002"), ("nowhere", "P0002")]
-CLASSES: Cases = [([], "22023"), ([None], "22023"), ([["default"]], "22023"), (["nothing"], "P0002"),
+CLASSES: Cases = [([], "22023"), ([None], "22023"), ([["default"]], "22023"),
+                  (["nothing"], "P0002"),
                   (["default", LONG], "P0002")]  # fmt: skip
 NAMES: Cases = [([None], "22004"), ([""], "22023"), ([LONG], "22023"), ([["a"], ["b"]], "22023"),
                 (["a"] * 100_000, "22023")]  # fmt: skip
@@ -406,7 +407,7 @@ def test_every_policy_field_refuses_what_it_cannot_mean(world: World) -> None:
     )
     assert {row.attname for row in fields} == set(POLICIES)
     faults = []
-    documents: Iterable[dict[str, object]] = [
+    documents: Iterable[dict[str, Any]] = [
         *({"replay_class": "safe", name: bad} for name, many in POLICIES.items() for bad in many),
         *({"replay_class": "destination_protected", "protection": bad} for bad in PROTECTIONS),
         {"replay_class": "safe", "completion_test": "review", "engine_verifies": True},
@@ -427,9 +428,7 @@ def test_every_policy_field_refuses_what_it_cannot_mean(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ['"a\\u0000b"', '{"a\\u0000": 1}', '["\\ud800"]'])
-def test_nul_and_half_characters_in_json_are_refused_by_postgresql(
-    world: World, text: str
-) -> None:
+def test_nul_and_half_characters_in_json_are_refused_by_postgresql(world: World, text: str) -> None:
     """Before eve sees them: PostgreSQL cannot store them in jsonb and says so, without a hint."""
     before = world.desk.census()
     for verb, arguments in BAD.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -36,11 +38,9 @@ def test_e_012_local_admits_one_live_lease(desk: Desk) -> None:
         {"role": "t_worker2"},
         {"idempotency_key": "k"},
     ],
-    ids=lambda a: ",".join(a),
+    ids=",".join,
 )
-def test_e_013_no_caller_raises_or_lowers_the_limit(
-    desk: Desk, arguments: dict[str, object]
-) -> None:
+def test_e_013_no_caller_raises_or_lowers_the_limit(desk: Desk, arguments: dict[str, Any]) -> None:
     items = [desk.item() for _ in range(3)]
     lease = desk.lease()
     assert desk.acquire(**arguments).refusal == "concurrency_exhausted"
@@ -125,8 +125,11 @@ def test_e_017_an_unapproved_pool_admits_not_even_one(desk: Desk) -> None:
     """And falls back neither to a smaller number nor to the free local slot."""
     item = desk.item()
     desk.call("t_operator", "eve_define_pool", pool="cloud")
-    for arguments in ({}, {"item": item}, {"max_items": 1}, {"max_items": 5}):
-        answer = desk.acquire(pool="cloud", **arguments)
+    for answer in (
+        desk.acquire(pool="cloud"),
+        desk.acquire(pool="cloud", item=item),
+        desk.acquire(pool="cloud", max_items=5),
+    ):
         assert (answer.granted, answer.refusal) == (False, "spend_not_approved")
         assert answer.pool == "cloud"
     assert desk.live() == 0

@@ -161,9 +161,7 @@ def test_e_041_a_cycle_is_stored_held_and_refused(desk: Desk, length: int) -> No
         assert (refused.granted, refused.refusal) == (False, "dependency_cycle")
         assert sorted(refused.detail["cycle"]) == names
     assert desk.acquire(item=outside).refusal == "dependency_not_ready"
-    asked = desk.call(
-        "t_worker", "eve_propose", kind="waiver", item=items[0], work_id=names[-1]
-    )
+    asked = desk.call("t_worker", "eve_propose", kind="waiver", item=items[0], work_id=names[-1])
     desk.call("t_human", "eve_accept", decision=asked.decision)
     for item in items:
         desk.complete(desk.lease(item=item))

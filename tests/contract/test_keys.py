@@ -30,7 +30,8 @@ OTHER: dict[str, Any] = {
     "disposition": "uncertain", "finding": "unavailable", "phase": "cancelled", "kind": "policy",
     "must_admit": True, "all_or_nothing": True, "reconcile": True, "default_pool": False,
     "under": "(424242,1)", "as_of": "1", "role": "t_worker",
-    **dict.fromkeys(("after", "after_ended", "expected_effects", "classes"), ["another"]),
+    "after": ["another"], "after_ended": ["another"], "expected_effects": ["another"],
+    "classes": ["another"],
     **dict.fromkeys(("not_before", "deadline", "value_until", "requested_at", "until", "expires_at",
                      "observed_at"), "2099-07-01 12:00Z"),
     **dict.fromkeys(("payload", "policy", "subject", "answer", "result", "evidence", "progress",
@@ -98,7 +99,7 @@ def test_e_005_e_030_the_first_answer_is_given_again(world: World, verb: str) ->
     assert changed(before, again.desk.census()) == []
 
 
-def relabelled(arguments: dict[str, object]) -> dict[str, object]:
+def relabelled(arguments: dict[str, Any]) -> dict[str, Any]:
     """A worker is a label: another one is the same request."""
     return {"worker": "another label"} if "worker" in arguments else {}
 
@@ -319,7 +320,7 @@ def test_a_batch_repeated_gives_the_first_answers(desk: Desk) -> None:
     for _ in range(3):
         desk.item()
     leases = desk.leases(3)
-    arguments: dict[str, object] = {
+    arguments: dict[str, Any] = {
         "items": [x.item for x in leases], "tokens": [x.token for x in leases],
         "results": [Jsonb({"n": n}) for n in range(3)],
     }  # fmt: skip
@@ -327,7 +328,5 @@ def test_a_batch_repeated_gives_the_first_answers(desk: Desk) -> None:
     again = desk.calls("t_worker", "eve_complete_batch", **arguments)
     assert plain(first) == plain(again)
     assert all(row.replayed for row in again)
-    other = desk.calls(
-        "t_worker", "eve_complete_batch", **{**arguments, "results": [Jsonb(0)] * 3}
-    )
+    other = desk.calls("t_worker", "eve_complete_batch", **{**arguments, "results": [Jsonb(0)] * 3})
     assert [row.refusal for row in other] == ["idempotency_conflict"] * 3

@@ -17,8 +17,7 @@ HOLDER = (
 @pytest.mark.parametrize("ttl", ["59.999 s", "1 s", "0 s", "-1 h", "86400.001 s", "30 days"])
 def test_e_022_a_ttl_outside_the_window_is_refused(desk: Desk, ttl: str) -> None:
     item = desk.item()
-    for arguments in ({}, {"item": item}):
-        answer = desk.acquire(ttl=ttl, **arguments)
+    for answer in (desk.acquire(ttl=ttl), desk.acquire(ttl=ttl, item=item)):
         assert (answer.granted, answer.refusal) == (False, "lease_ttl_out_of_range")
         assert (answer.detail["ttl_floor_s"], answer.detail["ttl_ceiling_s"]) == (60, 86400)
     assert desk.kinds(item) == ["admitted"]

@@ -16,7 +16,7 @@ AGING = 3600
 
 def drained(desk: Desk) -> list[int]:
     """The items in the order in which one worker gets them."""
-    order = []
+    order: list[int] = []
     while True:
         answer = desk.acquire(ttl="86400 s")
         if not answer.granted:

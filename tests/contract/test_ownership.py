@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from support.database import Database
@@ -28,13 +30,15 @@ def test_e_046_rejecting_is_refused_to_everybody_but_a_human(desk: Desk, role: s
                                    "quarantined"])  # fmt: skip
 def test_a_human_rejects_whatever_is_not_ended(desk: Desk, phase: str) -> None:
     desk.define("judged", preset="agent_task", replay_class="safe")
-    make = {
+    make: dict[str, Callable[[], int]] = {
         "held": lambda: desk.item(after=["never"]),
-        "ready": lambda: desk.item(),
-        "leased": lambda: desk.lease(item=desk.item()).item,
-        "uncertain": lambda: desk.uncertain(),
-        "completed": lambda: desk.complete(desk.lease(item=desk.item(**{"class": "judged"}))).item,
-        "quarantined": lambda: desk.quarantined(),
+        "ready": desk.item,
+        "leased": lambda: int(desk.lease(item=desk.item()).item),
+        "uncertain": desk.uncertain,
+        "completed": lambda: int(
+            desk.complete(desk.lease(item=desk.item(**{"class": "judged"}))).item
+        ),
+        "quarantined": desk.quarantined,
     }
     item = make[phase]()
     assert desk.phase(item) == phase
@@ -56,9 +60,7 @@ def test_e_047_unparking_is_refused_to_everybody_but_a_human(desk: Desk, role: s
     assert (desk.phase(item), desk.state(item).allowance) == ("quarantined", 0)
 
 
-@pytest.mark.parametrize(
-    "role", ["t_producer", "t_worker", "t_operator", "t_human", "t_auditor"]
-)
+@pytest.mark.parametrize("role", ["t_producer", "t_worker", "t_operator", "t_human", "t_auditor"])
 def test_e_048_verified_is_gated_by_a_capability(desk: Desk, role: str) -> None:
     """No kind of actor can name its way into it, a human included."""
     desk.define("judged", preset="agent_task", replay_class="safe")

@@ -82,8 +82,8 @@ def test_e_055_the_derived_ceiling_is_10800_s(desk: Desk, policy: dict[str, Any]
     for rank in (-1, 4):
         with desk.refused("22023"):
             desk.submit(priority_class=rank)
-    ranks = [desk.db.value("select eve._effective_rank(%s::smallint, now(), '1 h', now() + %s)",
-                           [rank, timedelta(seconds=rank * 3600)]) for rank in range(4)]  # fmt: skip
+    aged = "select eve._effective_rank(%s::smallint, now(), '1 h', now() + %s)"
+    ranks = [desk.db.value(aged, [rank, timedelta(seconds=rank * 3600)]) for rank in range(4)]
     assert ranks == [0, 0, 0, 0]
 
 
@@ -95,7 +95,9 @@ def test_the_default_lease_lasts_900_s(desk: Desk, policy: dict[str, Any]) -> No
 
 def test_the_policy_is_written_in_one_place() -> None:
     """No other object file repeats the numbers of the contract."""
-    numbers = re.compile(r"\b(86400|14400|3600|10800|900) s\b|interval '(60|900|3600|14400|86400) s'")
+    numbers = re.compile(
+        r"\b(86400|14400|3600|10800|900) s\b|interval '(60|900|3600|14400|86400) s'"
+    )
     found = [
         change.name
         for change in build.Plan.read(ROOT).changes
@@ -109,7 +111,7 @@ def test_a_class_takes_what_it_leaves_open_from_the_contract(shared: Database) -
         assert shared.value(
             "select (p.attempts, p.ttl_floor, p.ttl, p.ttl_ceiling, p.max_age)"
             " = (c.attempts, c.ttl_floor, c.ttl, c.ttl_ceiling, c.max_age)"
-            " from eve._policy_of(%s, '{\"replay_class\": \"safe\"}') as p, eve.contract as c",
+            ' from eve._policy_of(%s, \'{"replay_class": "safe"}\') as p, eve.contract as c',
             [preset],
         )
 
@@ -147,8 +149,14 @@ def test_every_change_is_a_new_revision_that_events_name(desk: Desk) -> None:
 def test_the_stricter_of_admission_and_now_wins(desk: Desk, order: str) -> None:
     """Field by field, whichever came first; both revisions are recorded."""
     desk.clock.set("2031-06-01 12:00Z")
-    loose = {"attempts": 5, "ttl_floor": "60 s", "ttl_ceiling": "7200 s", "max_age": "7200 s"}
-    strict = {"attempts": 2, "ttl_floor": "120 s", "ttl_ceiling": "600 s", "max_age": "900 s",
+    loose: dict[str, Any] = {
+        "attempts": 5,
+        "ttl_floor": "60 s",
+        "ttl_ceiling": "7200 s",
+        "max_age": "7200 s",
+    }
+    strict: dict[str, Any] = {"attempts": 2, "ttl_floor": "120 s", "ttl_ceiling": "600 s",
+              "max_age": "900 s",
               "ttl": "300 s"}  # fmt: skip
     first, second = (strict, loose) if order == "loosened" else (loose, strict)
     desk.define(replay_class="safe", **first)

@@ -1,4 +1,4 @@
-"""E-077 … E-079, and the walls around ledger, intent and projection: what a superuser meets, too."""
+"""E-077 … E-079, and the walls around ledger, intent and projection; a superuser meets them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def test_e_078_a_malformed_state_cannot_be_stored_by_any_client(desk: Desk) -> N
 def attributes(db: Database) -> int:
     return int(
         db.value(
-            "select count(*) from pg_attribute where attrelid = 'eve.state'::regclass and attnum > 0"
+            "select count(*) from pg_attribute"
+            " where attrelid = 'eve.state'::regclass and attnum > 0"
         )
     )
 

@@ -263,4 +263,3 @@ def test_too_many_leases_for_a_pool_become_its_surplus(desk: Desk) -> None:
     assert desk.acquire().refusal == "concurrency_exhausted"
     desk.complete(second)
     assert desk.lease(item=items[2]).granted
-

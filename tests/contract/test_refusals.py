@@ -136,9 +136,7 @@ def stale(desk: Desk) -> Seen:
 @produces("stale_fence", "returned")
 def stale_row(desk: Desk) -> Seen:
     lease = desk.lease(item=desk.item())
-    return returned(
-        desk.calls("t_worker", "eve_complete_batch", items=[lease.item], tokens=[9])[0]
-    )
+    return returned(desk.calls("t_worker", "eve_complete_batch", items=[lease.item], tokens=[9])[0])
 
 
 @produces("not_lease_holder", "raised")
@@ -151,9 +149,7 @@ def holder(desk: Desk) -> Seen:
 def holder_row(desk: Desk) -> Seen:
     lease = desk.lease(item=desk.item())
     return returned(
-        desk.calls(
-            "t_worker2", "eve_turn", worker="w", items=[lease.item], tokens=[lease.token]
-        )[0]
+        desk.calls("t_worker2", "eve_turn", worker="w", items=[lease.item], tokens=[lease.token])[0]
     )
 
 

@@ -15,7 +15,7 @@ PROTECTION = {
 }  # fmt: skip
 
 
-def lose(desk: Desk, item: int, **arguments: object) -> None:
+def lose(desk: Desk, item: int, **arguments: Any) -> None:
     """A worker takes the item and is never heard of again."""
     desk.lapse(desk.lease(item=item, **arguments))
     desk.sweep()
@@ -83,7 +83,7 @@ def test_e_034_a_spent_item_is_parked_with_a_record(desk: Desk, last: str) -> No
         if last == "dead":
             desk.hold("eve_fail", lease, error="no such account", disposition="dead")
             break
-        if last == "fail" and attempt == 3 or attempt == 2:
+        if (last == "fail" and attempt == 3) or attempt == 2:
             desk.clock.advance(10)
             desk.hold("eve_fail", lease, error=f"broken {attempt}")
             desk.clock.advance(3600)
@@ -439,11 +439,10 @@ def test_a_return_may_wait_for_several_things(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("finding", "phase"), [("observed", "verified"), ("absent", "ready"), ("unavailable", "uncertain")]
+    ("finding", "phase"),
+    [("observed", "verified"), ("absent", "ready"), ("unavailable", "uncertain")],
 )
-def test_a_reconciliation_settles_what_is_uncertain(
-    desk: Desk, finding: str, phase: str
-) -> None:
+def test_a_reconciliation_settles_what_is_uncertain(desk: Desk, finding: str, phase: str) -> None:
     item = desk.uncertain()
     with desk.refused("42501"):
         desk.call("t_worker", "eve_reconcile", item=item, finding=finding)

@@ -27,21 +27,21 @@ GATES = (  # in contract order
 )
 
 
-def halted(desk: Desk) -> dict[str, object]:
+def halted(desk: Desk) -> dict[str, Any]:
     item = desk.item()
     desk.call("t_operator", "eve_halt")
     return {"item": item}
 
 
-def ttl(desk: Desk) -> dict[str, object]:
+def ttl(desk: Desk) -> dict[str, Any]:
     return {"item": desk.item(), "ttl": "59 s"}
 
 
-def quarantined(desk: Desk) -> dict[str, object]:
+def quarantined(desk: Desk) -> dict[str, Any]:
     return {"item": desk.quarantined()}
 
 
-def spent(desk: Desk) -> dict[str, object]:
+def spent(desk: Desk) -> dict[str, Any]:
     item = desk.item()
     for _ in range(2):
         desk.lapse(desk.lease(item=item))
@@ -50,34 +50,34 @@ def spent(desk: Desk) -> dict[str, object]:
     return {"item": item}
 
 
-def not_ready(desk: Desk) -> dict[str, object]:
+def not_ready(desk: Desk) -> dict[str, Any]:
     return {"item": desk.done()}
 
 
-def unapproved(desk: Desk) -> dict[str, object]:
+def unapproved(desk: Desk) -> dict[str, Any]:
     desk.call("t_operator", "eve_define_pool", pool="cloud")
     return {"item": desk.item(), "pool": "cloud"}
 
 
-def occupied(desk: Desk) -> dict[str, object]:
+def occupied(desk: Desk) -> dict[str, Any]:
     desk.lease(item=desk.item())
     return {"item": desk.item()}
 
 
-def unknown(desk: Desk) -> dict[str, object]:
+def unknown(desk: Desk) -> dict[str, Any]:
     return {"item": desk.item(after=["nobody"])}
 
 
-def cycle(desk: Desk) -> dict[str, object]:
+def cycle(desk: Desk) -> dict[str, Any]:
     return {"item": desk.item(work_id="me", after=["me"])}
 
 
-def waiting(desk: Desk) -> dict[str, object]:
+def waiting(desk: Desk) -> dict[str, Any]:
     desk.item(work_id="parent")
     return {"item": desk.item(after=["parent"])}
 
 
-REFUSED: dict[str, Callable[[Desk], dict[str, object]]] = dict(
+REFUSED: dict[str, Callable[[Desk], dict[str, Any]]] = dict(
     zip(
         GATES,
         (halted, ttl, quarantined, spent, not_ready, unapproved, occupied, unknown, cycle, waiting),
@@ -106,7 +106,8 @@ def test_e_001_a_refusal_of_the_pick_changes_nothing(desk: Desk) -> None:
     desk.lease(item=desk.item())
     desk.item()
     before = desk.census()
-    for arguments in ({}, {"ttl": "1 s"}, {"max_items": 100}):
+    wide: list[dict[str, Any]] = [{}, {"ttl": "1 s"}, {"max_items": 100}]
+    for arguments in wide:
         assert desk.acquire(**arguments).refusal
     desk.call("t_human", "eve_halt")
     before = desk.census()
@@ -144,7 +145,9 @@ def test_e_002_every_check_runs_every_time(desk: Desk) -> None:
     assert desk.acquire(item=item, ttl="1 s").detail["refusals"][1:] == answer.detail["refusals"]
 
 
-FACTS = {  # gate → what makes it refuse, and what lets it pass
+FACTS: dict[
+    str, tuple[dict[str, Any], dict[str, Any]]
+] = {  # gate → what makes it refuse, and what lets it pass
     "fleet_halted": ({"halted": True}, {"halted": False}),
     "lease_ttl_out_of_range": ({"ttl": "1 s"}, {"ttl": "60 s"}),
     "quarantined": ({"phase": "quarantined"}, {"phase": "ready"}),
@@ -160,7 +163,7 @@ FACTS = {  # gate → what makes it refuse, and what lets it pass
 
 def test_e_002_all_gates_judge_all_combinations_in_order(shared: Database) -> None:
     """The pure decision: 1,024 doors, each refused by exactly the gates that fail, in order."""
-    doors = []
+    doors: list[dict[str, Any]] = []
     for fails in itertools.product([False, True], repeat=len(GATES)):
         facts: dict[str, Any] = {
             "named": True, "ttl_floor": "60 s", "ttl_ceiling": "1 day", "budget": 3,
@@ -206,7 +209,7 @@ def test_e_003_an_acquisition_mints_the_next_token(desk: Desk) -> None:
     assert desk.lease(item=other).token == 1
 
 
-HOLDER_WRITES: dict[str, dict[str, object]] = {
+HOLDER_WRITES: dict[str, dict[str, Any]] = {
     "eve_renew": {},
     "eve_complete": {},
     "eve_fail": {},
@@ -356,7 +359,7 @@ STORY_KINDS = {
 }  # fmt: skip
 
 
-def folded(events: list[Row]) -> dict[str, object]:
+def folded(events: list[Row]) -> dict[str, Any]:
     """The counters of one item, counted here from its events alone."""
     taken = [e for e in events if e.kind == "acquired"]
     return {

@@ -1,4 +1,4 @@
-"""One queue of one test, and what happens at it: calls by role, phases, events, a census of rows."""
+"""One queue of one test, and what happens at it: calls by role, phases, events, a census."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Desk:
     def id(self) -> int:
         return int(self.db.value("select queue_id from eve.queue where name = %s", [self.queue]))
 
-    def calls(self, role: str, function: str, /, **arguments: object) -> list[Row]:
+    def calls(self, role: str, function: str, /, **arguments: Any) -> list[Row]:
         return self.db.calls(role, function, queue=self.queue, **arguments)
 
-    def call(self, role: str, function: str, /, **arguments: object) -> Row:
+    def call(self, role: str, function: str, /, **arguments: Any) -> Row:
         return self.db.call(role, function, queue=self.queue, **arguments)
 
     def refused(self, code: str) -> Any:
@@ -43,64 +43,64 @@ class Desk:
 
     # --- the happy path
 
-    def submit(self, *, role: str = "t_producer", **arguments: object) -> Row:
+    def submit(self, *, role: str = "t_producer", **arguments: Any) -> Row:
         return self.call(role, "eve_submit", **arguments)
 
-    def item(self, **arguments: object) -> int:
+    def item(self, **arguments: Any) -> int:
         """Submit, and the number of what was stored."""
         answer = self.submit(**arguments)
         assert answer.item is not None, (answer.decision, answer.reason)
         return int(answer.item)
 
-    def acquire(self, *, role: str = "t_worker", worker: str = "w", **arguments: object) -> Row:
+    def acquire(self, *, role: str = "t_worker", worker: str = "w", **arguments: Any) -> Row:
         return self.call(role, "eve_acquire", worker=worker, **arguments)
 
-    def lease(self, *, role: str = "t_worker", worker: str = "w", **arguments: object) -> Row:
+    def lease(self, *, role: str = "t_worker", worker: str = "w", **arguments: Any) -> Row:
         """Acquire, and it must be granted."""
         answer = self.acquire(role=role, worker=worker, **arguments)
         assert answer.granted, (answer.refusal, answer.detail)
         return answer
 
-    def leases(self, number: int, *, role: str = "t_worker", **arguments: object) -> list[Row]:
+    def leases(self, number: int, *, role: str = "t_worker", **arguments: Any) -> list[Row]:
         found = self.calls(role, "eve_acquire", worker="w", max_items=number, **arguments)
         assert [row.granted for row in found] == [True] * number
         return found
 
-    def hold(self, function: str, lease: Row, *, role: str = "t_worker", **arguments: object) -> Row:
+    def hold(self, function: str, lease: Row, *, role: str = "t_worker", **arguments: Any) -> Row:
         """A holder's call under its lease."""
         return self.call(role, function, item=lease.item, token=lease.token, **arguments)
 
-    def complete(self, lease: Row, *, role: str = "t_worker", **arguments: object) -> Row:
+    def complete(self, lease: Row, *, role: str = "t_worker", **arguments: Any) -> Row:
         return self.hold("eve_complete", lease, role=role, **arguments)
 
-    def done(self, **arguments: object) -> int:
+    def done(self, **arguments: Any) -> int:
         """Submit, lease and complete one item."""
         item = self.item(**arguments)
         assert self.complete(self.lease(item=item)).phase == "verified"
         return item
 
-    def quarantined(self, **arguments: object) -> int:
+    def quarantined(self, **arguments: Any) -> int:
         """An item that its holder gave up."""
         item = self.item(**arguments)
         answer = self.hold("eve_fail", self.lease(item=item), disposition="dead", error="broken")
         assert answer.phase == "quarantined"
         return item
 
-    def uncertain(self, **arguments: object) -> int:
+    def uncertain(self, **arguments: Any) -> int:
         item = self.item(**arguments)
         answer = self.hold("eve_fail", self.lease(item=item), disposition="uncertain")
         assert answer.phase == "uncertain"
         return item
 
-    def define(self, name: str = "default", **policy: object) -> Row:
-        """Give a class a revision; `preset` and `replay_class` are arguments, the rest its policy."""
+    def define(self, name: str = "default", **policy: Any) -> Row:
+        """A new revision of a class: preset and replay_class as arguments, the rest policy."""
         words = {k: policy.pop(k) for k in ("preset", "replay_class") if k in policy}
         return self.call(
             "t_operator", "eve_define_class", **{"class": name}, policy=policy or {"attempts": 3},
             **words,
         )  # fmt: skip
 
-    def approve(self, pool: str, slots: int, **arguments: object) -> Row:
+    def approve(self, pool: str, slots: int, **arguments: Any) -> Row:
         return self.call("t_human", "eve_approve_slots", pool=pool, slots=slots, **arguments)
 
     def sweep(self) -> Row:
@@ -164,7 +164,8 @@ def census(db: Database) -> Census:
     )
     parts = (
         f"select '{table.relname}' as name, count(*) as rows,"
-        f" coalesce(sum(hashtextextended(t::text, 0)), 0)::text as digest from eve.{table.relname} as t"
+        " coalesce(sum(hashtextextended(t::text, 0)), 0)::text as digest"
+        f" from eve.{table.relname} as t"
         for table in tables
     )
     found = db.rows(" union all ".join(parts))
@@ -177,7 +178,7 @@ def changed(before: Census, after: Census) -> list[str]:
 
 
 def undone(db: Database, role: str, act: Callable[..., Row], /) -> Row:
-    """What an act answers in a transaction that is rolled back; `act` gets a caller for the role."""
+    """What an act answers in a transaction that is rolled back; `act` gets a caller."""
     connection = db.connect(role, autocommit=False)
     try:
         return act(lambda function, /, **arguments: call(connection, function, **arguments))
