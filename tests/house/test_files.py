@@ -10,7 +10,10 @@ from pathlib import Path
 import build
 from support.servers import ROOT
 
-ON_FOREIGN_DATA = {"tests/importers/test_real.py"}  # says by name what it could not measure
+ON_FOREIGN_DATA = {  # these say by name what they could not measure
+    "tests/importers/test_real.py",
+    "tests/client/test_demo.py",
+}
 SELDOM_RUN = {"tests/bench", "tests/crash"}  # by make bench and make crash, not by make test
 
 

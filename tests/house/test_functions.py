@@ -180,11 +180,11 @@ or p.proname = '_pick' and c.sqlstate = '2F005'
 """
 
 
-def test_plpgsql_check_is_content(shipped: Database) -> None:
+def test_plpgsql_check_is_content(checked: Database) -> None:
     """With the search_path of the pinned functions, so that a name which needs another is found."""
-    shipped.rows("create extension if not exists plpgsql_check")
-    shipped.rows("set search_path to pg_catalog, pg_temp")
-    found = shipped.rows(
+    checked.rows("create extension if not exists plpgsql_check")
+    checked.rows("set search_path to pg_catalog, pg_temp")
+    found = checked.rows(
         f"""
         select p.oid::regprocedure::text as function, c.lineno, c.level, c.message, c.detail
         from pg_proc as p
@@ -202,8 +202,8 @@ def test_plpgsql_check_is_content(shipped: Database) -> None:
         pytest.fail("\n".join(f"{r.function}:{r.lineno} {r.message}: {r.detail}" for r in found))
 
 
-def test_a_pinned_plan_is_not_compiled(shipped: Database) -> None:
+def test_a_pinned_plan_is_not_compiled(checked: Database) -> None:
     """The cost of a disabled path would make the server compile each statement of each call."""
     settings = "coalesce(array_to_string(p.proconfig, ' '), '')"
-    assert names(shipped, f"{settings} ~ 'enable_seqscan=off'")
-    assert not names(shipped, f"{settings} ~ 'enable_seqscan=off' and {settings} !~ 'jit=off'")
+    assert names(checked, f"{settings} ~ 'enable_seqscan=off'")
+    assert not names(checked, f"{settings} ~ 'enable_seqscan=off' and {settings} !~ 'jit=off'")

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from support.cluster import Cluster, running
-from support.roads import left_behind, plain_script, psql, revert_script, schema_text, sqitch
+from support.roads import left_behind, plain_script, psql, revert_script, schema_text
 from support.servers import Server
 
 Installed = Callable[[str], str]
@@ -73,14 +73,14 @@ def test_a_maker_of_roles_installs_and_reverts_in_a_fresh_cluster(
     everybody = "select rolname from pg_roles where rolname !~ '^pg_' order by 1"
     with running(server) as fresh:
         installer(fresh, "createrole")
-        sqitch(fresh, "road_owned", "deploy", role="t_installer")
+        psql(fresh, "road_owned", plain_script(), role="t_installer")
         assert schema_text(fresh, "road_owned") == expected
         with fresh.connect("road_owned", "t_installer") as c:
             c.execute("select public.eve_create_queue('q', 'safe', 'any')")
             c.execute("select public.eve_submit('q', '{}')")
             granted = c.execute("select granted from public.eve_acquire('q', 'w')").fetchone()
         assert granted == (True,)
-        sqitch(fresh, "road_owned", "revert", "-y", role="t_installer")
+        psql(fresh, "road_owned", revert_script(), role="t_installer")
         assert left_behind(fresh, "road_owned") == []
         with fresh.connect() as c:
             assert c.execute(everybody).fetchall() == [("postgres",), ("t_installer",)]
