@@ -17,6 +17,7 @@ LONG = "x" * 2**20
 FAR = "294276-12-31 23:59:59Z"
 AGES = "170000000 years"
 NOBODY = 10**15
+FARAWAY = "faraway"  # a class and a pool of another queue
 FOREIGN = object()  # stands for the number of something of another queue
 
 Cases = list[tuple[object, str]]
@@ -31,7 +32,8 @@ TOKEN: Cases = [(None, "stale_fence"), (0, "stale_fence"), (-1, "stale_fence"),
                 (2**63 - 1, "stale_fence")]  # fmt: skip
 NAME: Cases = [("", "22023"), (LONG, "22023"), ("a\nb", "22023")]
 NEEDED: Cases = [(None, "22004"), *NAME]
-CLASS: Cases = [(None, "22004"), ("", "22023"), (LONG, "22023"), ("nothing", "P0002")]
+CLASS: Cases = [(None, "22004"), ("", "22023"), (LONG, "22023"), ("nothing", "P0002"),
+                (FARAWAY, "P0002")]  # fmt: skip
 WORD: Cases = [(None, "22023"), ("", "22023"), (LONG, "22023"), ("perhaps", "22023")]
 MAYBE_WORD: Cases = WORD[1:]
 INSTANT: Cases = [("infinity", "22023"), ("-infinity", "22023"), (FAR, "22023"),
@@ -39,9 +41,9 @@ INSTANT: Cases = [("infinity", "22023"), ("-infinity", "22023"), (FAR, "22023"),
 DECISION: Cases = [(0, "P0002"), (-1, "P0002"), (NOBODY, "P0002"), (FOREIGN, "P0002")]
 OBJECT: Cases = [(Jsonb([]), "22023"), (Jsonb(None), "22023"), (Jsonb("a"), "22023"),
                  (Jsonb(1), "22023")]  # fmt: skip
-POOL: Cases = [("", "P0002"), (LONG, "P0002"), ("nowhere", "P0002")]
+POOL: Cases = [("", "P0002"), (LONG, "P0002"), ("nowhere", "P0002"), (FARAWAY, "P0002")]
 CLASSES: Cases = [([], "22023"), ([None], "22023"), ([["default"]], "22023"),
-                  (["nothing"], "P0002"),
+                  (["nothing"], "P0002"), ([FARAWAY], "P0002"),
                   (["default", LONG], "P0002")]  # fmt: skip
 NAMES: Cases = [([None], "22004"), ([""], "22023"), ([LONG], "22023"), ([["a"], ["b"]], "22023"),
                 (["a"] * 100_000, "22023")]  # fmt: skip
@@ -399,6 +401,34 @@ PROTECTIONS: list[object] = [
     {**PROTECTION, "retention": AGES}, {**PROTECTION, "retention": {"days": 7}},
     {k: v for k, v in PROTECTION.items() if k != "authority"},
 ]  # fmt: skip
+
+
+INFINITE = [  # verb, argument, and what an infinite interval is answered with where there is one
+    ("eve_acquire", "ttl", "=lease_ttl_out_of_range"),
+    ("eve_turn", "ttl", "=lease_ttl_out_of_range"),
+    ("eve_renew", "ttl", "22023"),
+    ("eve_submit", "minimum_completion_margin", "22023"),
+    ("eve_create_queue", "request_retention", "22023"),
+]
+
+
+def test_infinite_intervals_are_refused(world: World) -> None:
+    """PostgreSQL knows them from 17 on; older ones refuse to read the word (22007)."""
+    known = world.db.cluster.server.major >= 17
+    before = world.desk.census()
+    for verb, argument, expected in INFINITE:
+        for value in ("infinity", "-infinity"):
+            role, valid = world.valid(verb)
+            code, hint = tried(world, verb, {**valid, argument: value}, role)
+            assert code == (expected if known else "22007"), (verb, value)
+            assert hint or not known or code.startswith("=")
+    for field in ("ttl_floor", "ttl", "ttl_ceiling", "max_age", "backoff_base", "backoff_cap",
+                  "retention", "completion_margin"):  # fmt: skip
+        role, valid = world.valid("eve_define_class")
+        policy = {field: "infinity"}
+        code, hint = tried(world, "eve_define_class", {**valid, "policy": policy}, role)
+        assert (code, bool(hint)) == ("22023", True), field
+    assert changed(before, world.desk.census()) == []
 
 
 def test_every_policy_field_refuses_what_it_cannot_mean(world: World) -> None:

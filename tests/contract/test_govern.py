@@ -8,6 +8,7 @@ import pytest
 
 from support.database import Connection, call
 from support.desk import Desk
+from support.world import World
 
 EPOCH = 2**32
 
@@ -290,6 +291,65 @@ def test_a_grant_raises_synchronous_commit_for_its_transaction(
     assert shown(connection, "synchronous_commit") == kept
     connection.rollback()
     assert shown(connection, "synchronous_commit") == setting
+
+
+@pytest.mark.parametrize("setting", ["off", "remote_apply"])
+def test_every_act_is_promised_and_a_submission_keeps_the_setting(
+    world: World, setting: str
+) -> None:
+    """Grants, completions and acts raise it; reads, submissions and sweeps leave it alone."""
+    raised = "on" if setting == "off" else setting
+    same = {
+        "eve_submit", "eve_sweep", "eve_recover", "eve_rebuild", "eve_fence", "eve_fence_table",
+        "eve_contract", "eve_item", "eve_history", "eve_stats", "eve_explain", "eve_replay",
+        "eve_audit",
+    }  # fmt: skip
+    found = {}
+    for verb in set(world.verbs) - {"eve_resume", "eve_unpause"}:  # nothing to undo in this world
+        role, arguments = world.valid(verb)
+        with world.rolled_back(role) as connection:
+            connection.execute(f"set local synchronous_commit = {setting}".encode())
+            call(connection, verb, **arguments)
+            found[verb] = shown(connection, "synchronous_commit")
+    assert {v for v, s in found.items() if s != raised} == (same if setting == "off" else set())
+
+
+def test_housekeeping_does_at_most_sixteen_things_a_second(desk: Desk) -> None:
+    """Whatever the door says of the acquisition that came by; nothing twice in one second."""
+    desk.approve("cloud", 60)
+    desk.clock.set("2031-06-01 12:00Z")
+    for _ in range(20):
+        desk.item()
+    leases = desk.leases(20, ttl="60 s")
+    waiting = [desk.item(not_before="2031-06-01 12:01Z") for _ in range(20)]
+    desk.clock.set("2031-06-01 12:02Z")
+    asked = waiting[-1]
+
+    def done() -> int:
+        recovered = sum(desk.kinds(lease.item)[-1] == "lease_expired" for lease in leases)
+        return recovered + sum(desk.phase(item) == "ready" for item in waiting)
+
+    counts = []
+    for _ in range(4):
+        for _ in range(2):
+            assert desk.acquire(item=asked, ttl="1 s").refusal == "lease_ttl_out_of_range"
+            counts.append(done())
+        desk.clock.advance(1)
+    assert counts == [16, 16, 32, 32, 40, 40, 40, 40]
+
+
+def test_above_read_committed_nobody_keeps_house(desk: Desk) -> None:
+    desk.clock.set("2031-06-01 12:00Z")
+    lapsed = desk.lease(item=desk.item(), ttl="60 s")
+    desk.clock.set("2031-06-01 12:02Z")
+    for level in ("repeatable read", "serializable"):
+        connection = desk.db.connect("t_worker", autocommit=False)
+        connection.execute(f"set transaction isolation level {level}".encode())
+        answer = call(connection, "eve_acquire", queue=desk.queue, worker="w")[0]
+        assert (answer.granted, answer.refusal) == (False, "concurrency_exhausted")
+        connection.commit()
+        assert desk.phase(lapsed.item) == "leased"
+    assert desk.acquire().granted
 
 
 def test_a_grant_bounds_how_long_its_transaction_may_idle(desk: Desk) -> None:

@@ -149,6 +149,8 @@ def build(db: Database, queue: str) -> World:
     """Make the queue, one foreign to it, and everything that the valid calls name."""
     desk = Desk(db, db.make_queue(queue))
     foreign = Desk(db, db.make_queue(f"{queue}-foreign", access=False))
+    foreign.define("faraway", replay_class="safe")
+    foreign.call("t_operator", "eve_define_pool", pool="faraway")
     desk.define("judged", preset="agent_task", replay_class="safe")
     desk.approve("cloud", 8)
     desk.call("t_operator", "eve_define_pool", pool="spare")
