@@ -1,4 +1,4 @@
-"""Every example of the READMEs runs, on a server that keeps what it acknowledges, and prints what is shown."""
+"""Every example of the READMEs runs, on a durable server, and prints what is shown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import build
 import pytest
+
+import build
 from support.cluster import Cluster, running
 from support.fleet import Fleet
 
@@ -59,14 +60,16 @@ def test_the_sessions_of_the_readme_print_what_it_shows(durable: Cluster) -> Non
 
 def test_the_python_of_the_readme_runs(durable: Cluster) -> None:
     (script,) = [text for kind, text in blocks(ROOT / "README.md") if kind == "python"]
+    path = os.pathsep.join([str(ROOT / "client"), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**durable.environment("readme"), "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), *sys.path])},
+        env={**durable.environment("readme"), "PYTHONPATH": path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     comments = re.findall(r"print\(.*\)\s+# (.+)", script)
-    assert comments and done.stdout.splitlines() == comments
+    assert comments
+    assert done.stdout.splitlines() == comments
 
 
 def test_the_walk_through_the_house_runs(durable: Cluster) -> None:

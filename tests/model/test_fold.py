@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any

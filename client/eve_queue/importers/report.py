@@ -36,7 +36,8 @@ def _as_text(backlog: Backlog) -> str:
         f"backlog {shown(backlog.name)} ({backlog.format}), sha256 {backlog.digest}",
         f"tasks {len(backlog.tasks)}: "
         + ", ".join(f"{backlog.count(outcome)} {word}" for outcome, word in _OUTCOMES.items()),
-        f"edges {sum(1 for _ in backlog.edges())}, depth {depth(backlog)}, ready at once {sizes[0] if sizes else 0}, "
+        f"edges {sum(1 for _ in backlog.edges())}, depth {depth(backlog)}, "
+        f"ready at once {sizes[0] if sizes else 0}, "
         f"waves {' then '.join(map(str, sizes)) or 'none'}, cycles {len(knots)}, "
         f"cannot start {len(blocked)}",
     ]
