@@ -225,7 +225,7 @@ begin
     while granted < max_items and condemned < 16 and pg_catalog.cardinality(streams) > 0 loop
         picked := eve._pick(c, streams, by_class, at, pool, slots[given + 1], ttl is null);
         exit when picked.item is null;
-        if picked.slot is null then
+        if picked.slot is null and ttl is null then
             if granted = 0 then
                 return next eve._refused(c, null, pool, door, array['concurrency_exhausted'], at);
                 return;
@@ -239,7 +239,7 @@ begin
             codes := eve._gates(door);
         end if;
         if why is not null or codes is not null then
-            if slots[given + 1] is null then
+            if slots[given + 1] is null and picked.slot is not null then
                 perform eve._put_slot(c.queue_id, pool, picked.slot);
             end if;
             if why is not null then
@@ -260,11 +260,20 @@ begin
             end if;
             exit;
         end if;
+        if ttl is not null then
+            -- A ttl is judged by the class of the item: nothing was taken before.
+            picked.slot := coalesce(slots[given + 1], eve._take_slot(c.queue_id, pool));
+            if picked.slot is null then
+                if granted = 0 then
+                    return next eve._refused(c, null, pool, door, array['concurrency_exhausted'], at);
+                    return;
+                end if;
+                exit;
+            end if;
+            perform eve._take_ready(c, picked);
+        end if;
         if slots[given + 1] is not null then
             given := given + 1;
-        end if;
-        if ttl is not null then
-            perform eve._take_ready(c, picked);
         end if;
         if granted = 0 then
             perform eve._promise(c, coalesce(ttl, (k.policy).ttl));

@@ -115,12 +115,12 @@ begin
             return null;
         end if;
         -- The slot is taken when a head was seen, so that an idle caller writes nothing.
-        picked.slot := coalesce(picked.slot, slot, eve._take_slot(c.queue_id, pool));
-        if picked.slot is null then
-            picked.item := best.item;
-            return picked;
-        end if;
         if take then
+            picked.slot := coalesce(picked.slot, slot, eve._take_slot(c.queue_id, pool));
+            if picked.slot is null then
+                picked.item := best.item;
+                return picked;
+            end if;
             delete from eve.ready as r
             where r.queue_id = c.queue_id and r.lane = best.lane and r.rank = best.rank
                 and r.late = best.late and r.ready_since = best.ready_since and r.item = (
@@ -154,7 +154,7 @@ $$;
 comment on function eve._pick(
     eve.caller, integer[], boolean, timestamptz, text, integer, boolean
 ) is
-'The next ready row in queue order, taken or only locked, with a slot for it (the one given, or one of the pool); null when every head is at its end. Streams are lanes, or classes where not all of them may run.';
+'The next ready row in queue order: taken, with a slot for it (the one given, or one of the pool), or only locked; null when every head is at its end. Streams are lanes, or classes where not all of them may run.';
 
 create function eve._take_ready(c eve.caller, picked eve.picked)
 returns void

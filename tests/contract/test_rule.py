@@ -115,6 +115,18 @@ def test_e_001_a_refusal_of_the_pick_changes_nothing(desk: Desk) -> None:
     assert changed(before, desk.census()) == []
 
 
+def test_e_001_nor_does_one_that_the_class_of_the_picked_item_makes(desk: Desk) -> None:
+    """The queue's window of lease times is wide enough, that of the class is not."""
+    desk.clock.set("2031-06-01 12:00Z")
+    desk.define("quick", replay_class="safe", ttl_floor="1 s")
+    desk.item()
+    desk.call("t_operator", "eve_sweep")
+    before = desk.census()
+    for many in (1, 5):
+        assert desk.acquire(ttl="5 s", max_items=many).refusal == "lease_ttl_out_of_range"
+    assert changed(before, desk.census()) == []
+
+
 def test_e_002_every_check_runs_every_time(desk: Desk) -> None:
     """One acquisition that fails all of them: the first is the code, all are in the detail."""
     desk.spoiled = True
