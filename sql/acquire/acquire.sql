@@ -131,6 +131,8 @@ declare
     surplus integer;
     granted integer := 0;
     condemned integer := 0;
+    answer eve.acquisition_answer;
+    answered bigint[] := '{}';
     given integer := 0;
     read_committed boolean := pg_catalog.current_setting('transaction_isolation') = 'read committed';
 begin
@@ -207,9 +209,13 @@ begin
             given := least(1, pg_catalog.cardinality(slots));
             perform eve._take_ready(c, picked);
             perform eve._promise(c, coalesce(ttl, (k.policy).ttl));
-            return next eve._grant(c, k, worker, pool, picked.slot, ttl);
+            answer := eve._grant(c, k, worker, pool, picked.slot, ttl);
+            return next answer;
         end if;
         perform eve._put_slots(c, pool, slots[given + 1:]);
+        if answer.answers is not null then
+            perform eve._consume(c, array[item]);
+        end if;
         return;
     end if;
     codes := eve._gates(door);
@@ -278,7 +284,11 @@ begin
         if granted = 0 then
             perform eve._promise(c, coalesce(ttl, (k.policy).ttl));
         end if;
-        return next eve._grant(c, k, worker, pool, picked.slot, ttl);
+        answer := eve._grant(c, k, worker, pool, picked.slot, ttl);
+        return next answer;
+        if answer.answers is not null then
+            answered := answered || answer.item;
+        end if;
         granted := granted + 1;
         if pg_catalog.random() < 0.004 then
             perform eve._advance(c.queue_id, picked.lane, picked.rank);
@@ -286,6 +296,9 @@ begin
         end if;
     end loop;
     perform eve._put_slots(c, pool, slots[given + 1:]);
+    if answered <> '{}' then
+        perform eve._consume(c, answered);
+    end if;
     if granted = 0 then
         return next eve._nothing_ready(c, pool);
     end if;

@@ -174,6 +174,30 @@ $$;
 comment on function eve._grant(eve.caller, eve.candidate, text, text, integer, interval) is
 'Lease a judged item whose door row and slot the caller has taken: appends acquired, which mints the token.';
 
+create function eve._consume(c eve.caller, items bigint[])
+returns void
+language plpgsql
+as $$
+declare
+    asked record;
+begin
+    -- Item 0 comes last in the lock order: once, after the last grant of a call.
+    for asked in
+        select d.decision, d.item from eve.decision as d
+        where d.queue_id = c.queue_id and d.item = any (items) and d.kind = 'approval'
+            and d.phase <> 'open' and d.consumed_at is null
+        order by d.decision
+    loop
+        perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
+        perform eve._append(c, 0, 'decision_consumed', eve._clock(c), data => pg_catalog.jsonb_build_object(
+            'decision', asked.decision, 'item', asked.item));
+    end loop;
+end
+$$;
+
+comment on function eve._consume(eve.caller, bigint[]) is
+'Record that the answers to what these items asked were given out: an approval holds for one attempt.';
+
 create function eve._durable(c eve.caller)
 returns void
 language plpgsql

@@ -390,6 +390,28 @@ def test_a_return_until_a_decision_brings_its_answer(desk: Desk, verdict: str) -
         verdict
     ]  # fmt: skip
     assert again.answers[0]["data"] == {"by": "phone"}
+    event = desk.events(0)[-1]
+    assert (event.kind, event.data) == (
+        "decision_consumed", {"decision": asked.decision, "item": item},
+    )  # fmt: skip
+    desk.hold("eve_return", again)
+    assert desk.lease(item=item).answers is None  # it holds for one attempt
+
+
+def test_an_answer_is_consumed_by_a_batch_and_given_again_by_its_key(desk: Desk) -> None:
+    desk.approve("cloud", 3)
+    items = [desk.item() for _ in range(2)]
+    asked = []
+    for item in items:
+        lease = desk.lease(item=item)
+        asked.append(desk.call("t_worker", "eve_propose", kind="approval", item=item).decision)
+        desk.hold("eve_return", lease, decision=asked[-1])
+    for decision in asked:
+        desk.call("t_human", "eve_accept", decision=decision)
+    for _ in range(2):
+        rows = desk.calls("t_worker", "eve_acquire", worker="w", max_items=2, idempotency_key="k")
+        assert [[a["decision"] for a in row.answers] for row in rows] == [[d] for d in asked]
+    assert [e.kind for e in desk.events(0)].count("decision_consumed") == 2
 
 
 def test_a_return_after_other_work(desk: Desk) -> None:
