@@ -113,6 +113,8 @@ $$;
 -- What eve_fence_table needs, run with the rights of the table's owner.
 grant execute on function eve._fence_queue(text, regclass, text, text) to eve_operator;
 grant execute on function eve._fence_row() to eve_operator;
+grant execute on function eve._fence_guarded(text, bigint, bigint, boolean) to
+    eve_producer, eve_worker, eve_verifier, eve_operator, eve_human, eve_auditor;
 
 -- The answers are read, and a lease is named, by every caller.
 do $$

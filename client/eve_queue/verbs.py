@@ -243,8 +243,9 @@ class Verbs(ABC):
         idempotency_key: str | None = None,
     ) -> list[FinishAnswer]:
         """Complete several items of the caller, one row an element in the order given; a refused
-        element spoils no other. With all_or_nothing the first refusal is raised and nothing is
-        completed.
+        element spoils no other; a malformed one, such as a result beyond the class's limit, is
+        an error of the whole call. With all_or_nothing the first refusal is raised and nothing
+        is completed.
 
         Left out: all_or_nothing false.
         """
@@ -498,9 +499,9 @@ class Verbs(ABC):
         scope: str | None = None,
         idempotency_key: str | None = None,
     ) -> ActAnswer:
-        """Settle an uncertain item from its authoritative record: observed completes it, absent
-        allows another attempt within the budget, unavailable leaves it uncertain. Refuses other
-        phases (55000).
+        """Settle an uncertain item from its authoritative record: observed records every expected
+        effect that was missing and completes it, absent allows another attempt within the
+        budget, unavailable leaves it uncertain. Refuses other phases (55000).
         """
         return self.call(
             calls.reconcile(

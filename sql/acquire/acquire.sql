@@ -131,6 +131,7 @@ declare
     surplus integer;
     granted integer := 0;
     condemned integer := 0;
+    faults jsonb;
     answer eve.acquisition_answer;
     answered bigint[] := '{}';
     given integer := 0;
@@ -165,7 +166,10 @@ begin
     end loop;
     door.free := slots <> '{}' or eve._slot_free(c.queue_id, pool);
     if not door.free and door.slots > 0 and read_committed then
-        perform eve._recover_lapsed(c, at, 16, '[]');
+        select r.faults into faults from eve._recover_lapsed(c, at, 16, '[]') as r;
+        if faults <> '[]' then
+            raise warning using message = 'eve skipped rows in recovery', detail = faults::text;
+        end if;
         door.free := eve._slot_free(c.queue_id, pool);
     end if;
     if item is not null then
@@ -300,7 +304,12 @@ begin
         perform eve._consume(c, answered);
     end if;
     if granted = 0 then
-        return next eve._nothing_ready(c, pool);
+        answer := eve._nothing_ready(c, pool);
+        if condemned = 16 then
+            -- There may be more behind those that were passed over.
+            answer.next_at := at;
+        end if;
+        return next answer;
     end if;
 end
 $$;
@@ -312,16 +321,10 @@ create function eve._promise(c eve.caller, ttl interval)
 returns void
 language plpgsql
 as $$
-declare
-    cap interval := greatest(interval '1 s', least(ttl, interval '24 days'));
-    idle interval := pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval;
 begin
     perform eve._durable(c);
     -- A transaction left open holds its slot: it may idle no longer than the lease lasts.
-    if idle = interval '0' or idle > cap then
-        perform pg_catalog.set_config('idle_in_transaction_session_timeout',
-            ceil(extract(epoch from cap) * 1000)::bigint::text, true);
-    end if;
+    perform eve._bound_idle(greatest(interval '1 s', least(ttl, interval '24 days')));
 end
 $$;
 

@@ -70,6 +70,8 @@ begin
         when at >= k.value_until then 'value_window_ended'
         when (k.state).attempts >= eve._budget(k.policy, k.state) then 'max attempts exceeded'
         when k.payload_size > (k.policy).payload_limit then 'payload_invalid'
+        when (k.state).effect_started and not eve._repeatable(c.queue_id, k.item, k.policy, k.state, at)
+            then 'protection_ended'
     end;
 end
 $$;
@@ -95,6 +97,13 @@ begin
                 data => pg_catalog.jsonb_build_object('holds', pg_catalog.jsonb_build_array(
                     eve._hold_json('payload_invalid', k.class, null, null))));
         else
+            -- Where an effect has started its end is not known.
+            if (k.state).effect_started then
+                perform eve._append(c, k.item, 'expired', at, phase => 'uncertain', revision => k.revision,
+                    reason => 'reconciliation_required',
+                    data => pg_catalog.jsonb_build_object('because', why, 'owner', (k.policy).retry_owner));
+                return;
+            end if;
             perform eve._append(c, k.item, 'expired', at, phase => 'expired', revision => k.revision,
                 reason => why);
             perform eve._close_edges(c, k.item, 'expired', at);
@@ -103,7 +112,7 @@ end
 $$;
 
 comment on function eve._record_condemned(eve.caller, eve.candidate, eve.picked, text, timestamptz) is
-'Record why a head was passed over: cancelled, expired, parked or held.';
+'Record why a head was passed over: cancelled, expired, uncertain, parked or held.';
 
 create function eve._grant(
     c eve.caller,
@@ -135,7 +144,7 @@ begin
     answer.attempt := (k.state).attempts + 1;
     answer.attempts_left := eve._budget(k.policy, k.state) - answer.attempt;
     answer.clamped := lasts > (k.policy).max_age;
-    answer.cancel_requested := false;
+    answer.cancel_requested := (k.state).cancel_requested;
     answer.class := k.class;
     answer.revision := k.revision;
     answer.payload := k.payload;
@@ -181,14 +190,18 @@ as $$
 declare
     asked record;
 begin
-    -- Item 0 comes last in the lock order: once, after the last grant of a call.
+    -- Acts of the queue take item 0 first and then door rows, an acquisition has door rows already: it does not wait.
     for asked in
         select d.decision, d.item from eve.decision as d
         where d.queue_id = c.queue_id and d.item = any (items) and d.kind = 'approval'
             and d.phase <> 'open' and d.consumed_at is null
         order by d.decision
     loop
-        perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
+        perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update skip locked;
+        if not found then
+            perform eve._raise('40001', 'the queue itself is being changed by a concurrent transaction',
+                pg_catalog.jsonb_build_object('decision', asked.decision), 'Repeat the transaction.');
+        end if;
         perform eve._append(c, 0, 'decision_consumed', eve._clock(c), data => pg_catalog.jsonb_build_object(
             'decision', asked.decision, 'item', asked.item));
     end loop;

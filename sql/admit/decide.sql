@@ -4,12 +4,11 @@ begin;
 create type eve.decided as (
     decision text,
     reason text,
-    holds jsonb,
-    steps jsonb
+    holds jsonb
 );
 
 comment on type eve.decided is
-'An admission decision with its typed reason, the hold set and the checks in the order they ran.';
+'An admission decision with its typed reason and the hold set.';
 
 create function eve._decide(
     c eve.caller,

@@ -23,7 +23,7 @@ begin
     if under is null then
         return l;
     end if;
-    h := eve._fence_read(c, under.item, under.token);
+    h := eve._fence_write(c, under.item, under.token);
     l.parent := under.item;
     if h.fault is not null then
         l.fault := 'lease_not_live';

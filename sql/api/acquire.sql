@@ -35,7 +35,7 @@ return case when exists (
                 'quarantined', 'retry_budget_exhausted', 'spend_not_approved', 'unknown_dependency',
                 'dependency_cycle', 'lease_ttl_out_of_range'))
     then (
-        select pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(a.value) - 'payload')
+        select pg_catalog.jsonb_agg(eve._strip(a.value) - 'payload')
         from pg_catalog.jsonb_array_elements(_answers_kept.answers) as a (value))
 end;
 

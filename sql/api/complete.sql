@@ -103,6 +103,6 @@ end
 $$;
 
 comment on function public.eve_complete_batch(text, bigint[], bigint[], jsonb[], boolean, text) is
-'Complete several items of the caller, one row an element in the order given; a refused element spoils no other. With all_or_nothing the first refusal is raised and nothing is completed.';
+'Complete several items of the caller, one row an element in the order given; a refused element spoils no other; a malformed one, such as a result beyond the class''s limit, is an error of the whole call. With all_or_nothing the first refusal is raised and nothing is completed.';
 
 commit;

@@ -73,13 +73,21 @@ begin
     c.queue_id := nextval('eve.queue_id_seq');
     c.epoch := 0;
     c.durability := eve_create_queue.durability;
+    perform eve._durable(c);
     create_print := eve._fingerprint('eve_create_queue', eve._text(queue), eve._text(replay_class),
         eve._text(eve_create_queue.durability), interval_send(eve_create_queue.request_retention));
+    begin
+        appended := eve._append(c, 0, 'queue_created', eve._clock(c), data => jsonb_build_object(
+            'name', eve_create_queue.queue, 'durability', eve_create_queue.durability,
+            'request_retention', request_retention::text));
+    exception when unique_violation then
+        appended := null;
+    end;
     select r.answer, r.fingerprint = create_print as same into prior
     from eve.queue as q
     left join eve.request as r
         on r.queue_id = q.queue_id and r.principal = c.principal and r.key = idempotency_key
-    where q.name = eve_create_queue.queue;
+    where q.name = eve_create_queue.queue and appended.version is null;
     if found and prior.same then
         answer := jsonb_populate_record(null::eve.act_answer, prior.answer);
         answer.replayed := true;
@@ -90,10 +98,6 @@ begin
         perform eve._raise('42710', format('queue "%s" exists', eve_create_queue.queue), null,
             'Choose another name, or use the queue.');
     end if;
-    perform eve._durable(c);
-    appended := eve._append(c, 0, 'queue_created', eve._clock(c), data => jsonb_build_object(
-        'name', eve_create_queue.queue, 'durability', eve_create_queue.durability,
-        'request_retention', request_retention::text));
     foreach capability in array array['operator', 'producer', 'worker', 'auditor'] loop
         perform eve._append(c, 0, 'access_granted', eve._clock(c), data => jsonb_build_object(
             'role', c.actor, 'capability', capability));

@@ -8,7 +8,7 @@ as $$
 declare
     id bigint := pg_catalog.nextval('eve.decision_seq');
 begin
-    perform eve._queue_event(c, 'decision_proposed', pg_catalog.jsonb_strip_nulls(
+    perform eve._queue_event(c, 'decision_proposed', eve._strip(
         pg_catalog.jsonb_build_object('decision', id, 'kind', kind, 'item', item, 'expires_at', expires_at))
         || pg_catalog.jsonb_build_object('subject', subject));
     return id;
@@ -60,7 +60,7 @@ begin
     if answer.done is not null then
         return answer;
     end if;
-    about := eve_propose.subject || jsonb_strip_nulls(jsonb_build_object(
+    about := eve_propose.subject || eve._strip(jsonb_build_object(
         'work_id', work_id, 'pool', pool, 'slots', slots));
     if eve_propose.kind = 'waiver' then
         if not exists (
@@ -72,7 +72,8 @@ begin
         end if;
     elsif eve_propose.kind = 'spend' then
         perform eve._check_spend(c, pool, slots);
-    elsif eve_propose.item is not null and not exists (
+    end if;
+    if eve_propose.item is not null and not exists (
         select from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = eve_propose.item and w.item > 0) then
         perform eve._raise('P0002', format('unknown item %s', eve_propose.item), null,
@@ -123,6 +124,7 @@ declare
     d record;
     appended eve.appended;
     acted eve.act_answer;
+    members text[];
     at timestamptz;
 begin
     perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
@@ -153,13 +155,15 @@ begin
         if eve._lock_holds(c, d.item, true) then
             null;
         end if;
+        members := eve._cycle(c.queue_id, d.item);
         update eve.dependency as e set open = false, waiver = _answer_decision.decision
         where e.queue_id = c.queue_id and e.item = d.item and e.on_work_id = d.subject ->> 'work_id' and e.open;
     end if;
-    appended := eve._queue_event(c, 'decision_' || verdict, pg_catalog.jsonb_strip_nulls(
+    appended := eve._queue_event(c, 'decision_' || verdict, eve._strip(
         pg_catalog.jsonb_build_object('decision', decision, 'answer', answer) || coalesce(extra, '{}')));
     if d.kind = 'waiver' and verdict = 'accepted' then
         perform eve._rederive(c, d.item, at, 'waiver ' || decision);
+        perform eve._rederive_named(c, members, at, 'waiver ' || decision);
     end if;
     perform eve._fire(c, 'decision', decision::text, at);
     acted := eve._acted(coalesce(d.item, 0), appended, pg_catalog.jsonb_build_object('kind', d.kind));

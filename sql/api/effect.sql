@@ -51,13 +51,10 @@ begin
     if answer.done is not null then
         return answer;
     end if;
-    h := eve._fence_read(c, item, token);
+    h := eve._fence_write(c, item, token);
     if h.fault is not null then
         perform eve._refuse(h.fault, c.queue, item, jsonb_build_object('token', token));
     end if;
-    perform from eve.held_slot as k
-    where k.queue_id = c.queue_id and k.item = eve_start_effect.item and k.token = eve_start_effect.token
-    for no key update;
     select x.queue_state as state, coalesce(eve_start_effect.effect_identity, i.effect_identity) as effect,
         i.cancellation_identity, i.principal
     into stored
@@ -74,7 +71,7 @@ begin
     perform eve._durable(c);
     appended := eve._append(c, item, 'effect_started', eve._clock(c),
         worker => h.worker, token => token, revision => s.revision,
-        data => jsonb_strip_nulls(jsonb_build_object('effect', effect, 'evidence', evidence)));
+        data => eve._strip(jsonb_build_object('effect', effect, 'evidence', evidence)));
     perform eve._effect_row(c, item, effect, appended.version, 'started', appended.at, evidence);
     return eve._act_keep(c, idempotency_key, eve._acted(item, appended, jsonb_build_object('effect', effect)));
 end
@@ -118,12 +115,18 @@ begin
         return answer;
     end if;
     if token is not null then
-        h := eve._fence_read(c, item, token);
+        h := eve._fence_write(c, item, token);
         if h.fault is not null then
             perform eve._refuse(h.fault, c.queue, item, jsonb_build_object('token', token));
         end if;
     end if;
-    a := eve._act_on(c, item);
+    if token is null then
+        a := eve._act_on(c, item);
+    else
+        select w.item, w.class_id, w.lane, w.queue_state into a.item, a.class_id, a.lane, a.state
+        from eve.work_item as w
+        where w.queue_id = c.queue_id and w.item = eve_observe_effect.item;
+    end if;
     if (a.state).phase = 'leased' and token is null then
         perform eve._refuse('stale_fence', c.queue, item,
             '{"because": "a leased item takes observations of its holder"}');
@@ -141,7 +144,7 @@ begin
     perform eve._durable(c);
     appended := eve._append(c, item, 'effect_observed', eve._clock(c),
         token => token, revision => (a.state).revision,
-        data => jsonb_strip_nulls(jsonb_build_object('effect', effect, 'evidence', evidence,
+        data => eve._strip(jsonb_build_object('effect', effect, 'evidence', evidence,
             'observed_at', observed_at)));
     perform eve._effect_row(c, item, effect, appended.version, 'observed',
         coalesce(observed_at, appended.at), evidence);
@@ -203,7 +206,7 @@ begin
     end if;
     perform eve._durable(c);
     appended := eve._append(c, item, 'compensated', eve._clock(c), revision => (a.state).revision,
-        data => jsonb_strip_nulls(jsonb_build_object('effect', eve_compensate.effect_identity, 'evidence', evidence)));
+        data => eve._strip(jsonb_build_object('effect', eve_compensate.effect_identity, 'evidence', evidence)));
     perform eve._effect_row(c, item, eve_compensate.effect_identity, appended.version, 'compensated',
         appended.at, evidence);
     return eve._act_keep(c, idempotency_key, eve._acted(item, appended));

@@ -58,8 +58,17 @@ begin
         return;
     end if;
     for h in
-        select x.* from eve.hold as x where x.queue_id = c.queue_id and x.item = target
-        order by x.reason, x.ref
+        -- Edges are told as they are now, never as they were stored.
+        select x.reason, x.ref, x.owner, x.trigger, x.due_at from eve.hold as x
+        where x.queue_id = c.queue_id and x.item = target and x.trigger <> 'dependency'
+        union all
+        select r.reason, '', r.owner, r.trigger, null
+        from eve.reason as r
+        where r.decision = 'HOLD' and (k.state).phase = 'held' and (
+            r.reason = 'unknown_dependency' and door.unknown_edges is not null
+            or r.reason = 'dependency_cycle' and door.cycle is not null
+            or r.reason = 'dependency_not_ready' and door.open_edges is not null)
+        order by 1, 2
     loop
         return next row(target, status, 'held', h.reason,
             (select r.meaning from eve.reason as r where r.decision = 'HOLD' and r.reason = h.reason),

@@ -42,7 +42,7 @@ begin
         perform eve._raise('22023', 'disposition is not retry, uncertain or dead', '{"argument": "disposition"}',
             'retry: try again; uncertain: an effect may have happened; dead: a human looks at it.');
     end if;
-    args := jsonb_strip_nulls(jsonb_build_object(
+    args := eve._strip(jsonb_build_object(
         'error', error, 'disposition', disposition, 'detail', eve_fail.detail));
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_fail', eve._fingerprint('eve_fail',
@@ -80,8 +80,9 @@ begin
     appended := eve._append(c, item, 'failed', at,
         phase => phase, worker => h.worker, token => token, pool => h.pool, slot => h.number,
         due_at => due, revision => s.revision, reason => left(error, 1000),
-        data => jsonb_strip_nulls(jsonb_build_object(
+        data => eve._strip(jsonb_build_object(
             'args', args,
+            'answered', case when due <= at then 'ready' end,
             'holds', case when phase = 'held'
                 then jsonb_build_array(eve._hold_json('retry_backoff', null, policy.retry_owner, due)) end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end,

@@ -31,32 +31,58 @@ $$;
 comment on function public.eve_fence(text, bigint, bigint) is
 'Prove the caller''s live lease and keep it from ending until this transaction ends: a renewal passes, an end waits, a recovery skips. Refuses a stale token, a lapsed lease and another holder.';
 
-create function eve._fence_row()
-returns trigger
+create function eve._fence_guarded(queue text, item bigint, token bigint, moved boolean)
+returns void
 language plpgsql
 security definer
 set search_path to pg_catalog, pg_temp
 as $$
-declare
-    guarded jsonb;
 begin
-    if tg_op = 'TRUNCATE' then
-        perform eve._raise('55000', format('table "%s" is fenced: TRUNCATE names no lease', tg_table_name), null,
+    if moved is null then
+        perform eve._raise('55000', 'the table is fenced: TRUNCATE names no lease', null,
             'Delete the rows under a lease.');
     end if;
-    guarded := to_jsonb(case when tg_op = 'DELETE' then old else new end);
-    perform public.eve_fence(tg_argv[0], (guarded ->> tg_argv[1])::bigint, (guarded ->> tg_argv[2])::bigint);
-    if tg_op = 'UPDATE' and old is distinct from new
-        and (to_jsonb(old) ->> tg_argv[1]) is distinct from (guarded ->> tg_argv[1]) then
-        perform eve._refuse('stale_fence', tg_argv[0], (guarded ->> tg_argv[1])::bigint,
-            jsonb_build_object('because', 'the row belongs to another item'));
+    perform public.eve_fence(queue, item, token);
+    if moved then
+        perform eve._refuse('stale_fence', queue, item, '{"because": "the row belongs to another item"}');
     end if;
-    return case when tg_op = 'DELETE' then old else new end;
+end
+$$;
+
+comment on function eve._fence_guarded(text, bigint, bigint, boolean) is
+'Judge one write to a fenced table from two numbers: values of the writer''s own types never reach this function.';
+
+create function eve._fence_row()
+returns trigger
+language plpgsql
+set search_path to pg_catalog, pg_temp
+as $$
+declare
+    -- Runs with the writer's rights: casts and operators of the table's types are the writer's own affair.
+    pair text := format('select ($1).%I, ($1).%I', tg_argv[1], tg_argv[2]);
+    item bigint;
+    token bigint;
+    old_item bigint;
+begin
+    if tg_op = 'TRUNCATE' then
+        perform eve._fence_guarded(tg_argv[0], null, null, null);
+        return null;
+    elsif tg_op = 'DELETE' then
+        execute pair into item, token using old;
+        perform eve._fence_guarded(tg_argv[0], item, token, false);
+        return old;
+    end if;
+    execute pair into item, token using new;
+    if tg_op = 'UPDATE' then
+        execute pair into old_item using old;
+    end if;
+    perform eve._fence_guarded(tg_argv[0], item, token, tg_op = 'UPDATE' and old_item is distinct from item);
+    return new;
 end
 $$;
 
 comment on function eve._fence_row() is
-'Trigger of a fenced table: every write names item and token of the writer''s live lease.';
+'Trigger of a fenced table: every write names item and token of the writer''s live lease. Runs with the writer''s rights.';
 
 create function eve._fence_queue(queue text, target regclass, item_column text, token_column text)
 returns text

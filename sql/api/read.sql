@@ -51,7 +51,7 @@ begin
         (v.queue_state).expires_at, (v.queue_state).rank, (v.queue_state).ready_since,
         (v.queue_state).reason,
         case when v.phase = 'held' then eve._holds(c.queue_id, target) end,
-        (select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('work_id', d.on_work_id, 'item', d.on_item,
+        (select jsonb_agg(eve._strip(jsonb_build_object('work_id', d.on_work_id, 'item', d.on_item,
             'needs', d.needs, 'open', d.open, 'waiver', d.waiver)) order by d.on_work_id)
             from eve.dependency as d where d.queue_id = c.queue_id and d.item = target),
         i.payload,
@@ -63,7 +63,7 @@ begin
         (select l.data -> 'checkpoint' from eve.ledger as l
             where l.queue_id = c.queue_id and l.item = target and l.data ? 'checkpoint'
             order by l.version desc limit 1),
-        jsonb_strip_nulls(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id']),
+        eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id']),
         (v.queue_state).at
     into answer
     from eve.item_status as v

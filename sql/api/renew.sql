@@ -43,14 +43,10 @@ begin
             return answer;
         end if;
     end if;
-    h := eve._fence_read(c, item, token);
+    h := eve._fence_write(c, item, token);
     if h.fault is not null then
         perform eve._refuse(h.fault, c.queue, item, jsonb_build_object('token', token));
     end if;
-    -- Two renewals of one lease follow each other.
-    select k.expires_at into h.expires_at from eve.held_slot as k
-    where k.queue_id = c.queue_id and k.item = eve_renew.item and k.token = eve_renew.token
-    for no key update;
     select x.queue_state as state, x.class_id into stored from eve.work_item as x
     where x.queue_id = c.queue_id and x.item = eve_renew.item;
     s := stored.state;
@@ -76,7 +72,7 @@ begin
     appended := eve._append(c, item, 'renewed', at,
         worker => h.worker, token => token, due_at => due, pool => h.pool, slot => h.number,
         revision => s.revision,
-        data => nullif(jsonb_strip_nulls(jsonb_build_object(
+        data => nullif(eve._strip(jsonb_build_object(
             'progress', progress, 'checkpoint', checkpoint)), '{}'));
     answer.item := item;
     answer.token := token;

@@ -51,7 +51,7 @@ begin
     foreach name in array coalesce(after, '{}') loop
         perform eve._check_text('after', name, 512, true);
     end loop;
-    args := jsonb_strip_nulls(jsonb_build_object('reason', reason,
+    args := eve._strip(jsonb_build_object('reason', reason,
         'until_us', (extract(epoch from until) * 1000000)::bigint, 'decision', decision, 'after', after,
         'reconcile', reconcile, 'checkpoint', checkpoint));
     if idempotency_key is not null then
@@ -110,8 +110,8 @@ begin
     perform eve._durable(c);
     appended := eve._append(c, item, 'returned', at,
         phase => phase, worker => h.worker, token => token, pool => h.pool, slot => h.number,
-        attempts => credit, revision => s.revision, due_at => until, reason => reason,
-        data => jsonb_strip_nulls(jsonb_build_object(
+        attempts => credit, revision => s.revision, due_at => case when phase = 'held' then until end, reason => reason,
+        data => eve._strip(jsonb_build_object(
             'args', args, 'checkpoint', checkpoint,
             'holds', case when phase = 'held' then holds end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end)));

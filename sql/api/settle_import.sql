@@ -88,7 +88,7 @@ begin
     end if;
     appended := eve._append(c, item, 'imported', at,
         phase => eve_settle_import.phase, revision => k.revision, rank => 2::smallint,
-        data => jsonb_strip_nulls(jsonb_build_object('class', class, 'digest', encode(digest, 'hex'),
+        data => eve._strip(jsonb_build_object('class', class, 'digest', encode(digest, 'hex'),
             'size', octet_length(payload::text), 'decision', eve_settle_import.decision, 'evidence', evidence)));
     perform eve._name_known(c, item, eve_settle_import.work_id, at);
     answer := eve._acted(item, appended);

@@ -55,6 +55,7 @@ declare
     worse text;
     derived text[] := '{}';
     edges integer := 0;
+    named integer := 0;
     name text;
     taken boolean;
 begin
@@ -150,6 +151,11 @@ begin
     select r.replay_class into worse from eve.replay_class as r
     where r.replay_class in (eve_submit.replay_class, policy.replay_class)
     order by r.severity desc limit 1;
+    if worse = 'destination_protected' and policy.protection is null then
+        perform eve._raise('22023', 'the class states no protection by the destination',
+            jsonb_build_object('argument', 'replay_class', 'class', class),
+            'Give the class a protection with eve_define_class, or say reconcilable.');
+    end if;
     minimum_completion_margin := greatest(minimum_completion_margin, policy.completion_margin);
     derived := array_remove(array[
         case when eve_submit.work_id is null then 'work_id' end,
@@ -220,10 +226,11 @@ begin
             end if;
         end if;
         if eve_submit.work_id is not null then
-            perform eve._name_known(c, answer.item, answer.work_id, at);
+            named := eve._name_known(c, answer.item, answer.work_id, at);
         end if;
         if edges > 0 then
-            d.holds := d.holds || eve._edge_holds(c, answer.item);
+            -- Nobody names a new item yet but those that waited for its name: only then can it close a cycle.
+            d.holds := d.holds || eve._edge_holds(c, answer.item, named > 0);
         end if;
         if jsonb_array_length(d.holds) > 0 then
             answer.decision := 'HOLD';
@@ -238,6 +245,9 @@ begin
             data => jsonb_strip_nulls(jsonb_build_object(
                 'class', class, 'digest', encode(digest, 'hex'), 'size', size,
                 'holds', case when answer.decision = 'HOLD' then d.holds end)));
+        if named > 0 and edges > 0 then
+            perform eve._rederive_named(c, eve._cycle(c.queue_id, answer.item), at, 'dependency_known');
+        end if;
         if deadline is not null then
             insert into eve.deadline (queue_id, at, item)
             values (c.queue_id, deadline, answer.item);

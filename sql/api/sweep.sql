@@ -65,6 +65,7 @@ declare
     faults jsonb := '[]';
     at timestamptz;
     n integer;
+    alone boolean;
     slots integer;
     item bigint;
     place record;
@@ -79,8 +80,9 @@ begin
         return answer;
     end if;
     at := eve._clock(c);
-    -- One sweeper at a time; the others find nothing left to do.
-    perform from eve.keeper as k where k.queue_id = c.queue_id for update;
+    -- All that follows skips what is locked; slots are counted by one sweeper at a time.
+    perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
+    alone := found;
     if eve.now() < c.tick - interval '1 s' then
         perform eve._queue_event(c, 'clock_stepped', jsonb_build_object(
             'behind_s', extract(epoch from c.tick - eve.now())));
@@ -92,14 +94,14 @@ begin
     select coalesce(sum(p.slots + p.surplus), 0)::integer into slots from eve.pool as p where p.queue_id = c.queue_id;
     select count(*)::integer into n from eve.held_slot as h where h.queue_id = c.queue_id;
     n := n + (select count(*)::integer from eve.free_slot as f where f.queue_id = c.queue_id);
-    if n <> slots or exists (
+    if alone and n <> slots or exists (
         select from eve.held_slot as h
         left join eve.work_item as w on w.queue_id = h.queue_id and w.item = h.item
         where h.queue_id = c.queue_id
             and ((w.queue_state).phase is distinct from 'leased' or (w.queue_state).token <> h.token)) then
         select r.recovered, r.faults into n, faults from eve._recover_orphans(c, at, faults) as r;
         answer.recovered := answer.recovered + n;
-        answer.repaired := eve._repair_slots(c);
+        answer.repaired := case when alone then eve._repair_slots(c) else 0 end;
     else
         answer.repaired := 0;
     end if;
@@ -135,17 +137,7 @@ begin
     end loop;
     perform eve._advance_due(c.queue_id);
     perform eve._probe(c.queue_id);
-    -- Of what is read highest first, only the newest matter.
-    delete from eve.tick as t where t.queue_id = c.queue_id
-        and t.at < (select max(k.at) from eve.tick as k where k.queue_id = c.queue_id) - interval '10 s';
-    delete from eve.mark as m where m.queue_id = c.queue_id
-        and m.since < (select max(k.since) from eve.mark as k
-            where k.queue_id = m.queue_id and k.lane = m.lane and k.rank = m.rank);
-    delete from eve.slot_mark as m where m.queue_id = c.queue_id
-        and m.seq < (select max(k.seq) from eve.slot_mark as k where k.queue_id = m.queue_id and k.pool = m.pool);
-    delete from eve.probe as p where p.queue_id = c.queue_id
-        and p.xid < (select max(k.xid) from eve.probe as k
-            where k.queue_id = c.queue_id and k.xid < pg_snapshot_xmin(pg_current_snapshot()));
+    perform eve._prune(c.queue_id);
     answer.faults := faults;
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answer));
@@ -169,6 +161,7 @@ declare
     faults jsonb := '[]';
     at timestamptz;
     n integer;
+    alone boolean;
 begin
     c := eve._enter(queue, '{worker,operator}');
     answer := eve._sweep_replay(c, idempotency_key, 'eve_recover',
@@ -177,11 +170,12 @@ begin
         return answer;
     end if;
     at := eve._clock(c);
-    perform from eve.keeper as k where k.queue_id = c.queue_id for update;
+    perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
+    alone := found;
     select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, 10000, faults) as r;
     select r.recovered, r.faults into n, faults from eve._recover_orphans(c, at, faults) as r;
     answer.recovered := answer.recovered + n;
-    answer.repaired := eve._repair_slots(c);
+    answer.repaired := case when alone then eve._repair_slots(c) else 0 end;
     answer.faults := faults;
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answer));

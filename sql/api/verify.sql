@@ -40,7 +40,7 @@ begin
     end if;
     perform eve._durable(c);
     appended := eve._append(c, item, 'verified', eve._clock(c), revision => (a.state).revision,
-        data => jsonb_strip_nulls(jsonb_build_object('evidence', evidence)));
+        data => eve._strip(jsonb_build_object('evidence', evidence)));
     perform eve._close_edges(c, item, 'verified', appended.at);
     return eve._act_keep(c, idempotency_key, eve._acted(item, appended));
 end
@@ -71,6 +71,7 @@ declare
     appended eve.appended;
     at timestamptz;
     phase text;
+    effects text[];
     effect text;
     wanted boolean;
     judged boolean;
@@ -93,26 +94,37 @@ begin
     end if;
     policy := eve._policy(c.queue_id, a.class_id, s.revision);
     at := eve._clock(c);
-    select i.effect_identity, i.deadline is null or i.deadline > at,
+    select array(
+            select u.effect
+            from unnest(coalesce(i.expected_effects, array[i.effect_identity])) as u (effect)
+            where not exists (
+                select from eve.effect as e
+                where e.queue_id = i.queue_id and e.item = i.item and e.kind = 'observed'
+                    and e.effect_identity = u.effect)
+            order by u.effect),
+        i.deadline is null or i.deadline > at,
         'review' in (i.completion_test, policy.completion_test)
-    into effect, wanted, judged
+    into effects, wanted, judged
     from eve.intent as i where i.queue_id = c.queue_id and i.item = eve_reconcile.item;
     phase := case
         when finding = 'observed' and policy.engine_verifies and not judged then 'verified'
         when finding = 'observed' then 'completed'
         when finding = 'unavailable' then 'uncertain'
+        when s.cancel_requested or not wanted then 'ready'
         when s.attempts >= eve._budget(policy, s) then 'quarantined'
         else 'ready' end;
     perform eve._durable(c);
     appended := eve._append(c, item, 'reconciled', at, phase => phase, revision => s.revision,
         reason => case phase when 'uncertain' then 'reconciliation_required'
             when 'quarantined' then 'max attempts exceeded' else finding end,
-        data => jsonb_strip_nulls(jsonb_build_object(
-            'finding', finding, 'effect', effect, 'evidence', evidence, 'scope', scope,
+        data => eve._strip(jsonb_build_object(
+            'finding', finding, 'effects', effects, 'evidence', evidence, 'scope', scope,
             'quarantine', case when phase = 'quarantined'
                 then eve._quarantine_record(c, item, s, 'max attempts exceeded', at) end)));
     if finding <> 'unavailable' then
-        perform eve._effect_row(c, item, effect, appended.version, finding, appended.at, evidence);
+        foreach effect in array effects loop
+            perform eve._effect_row(c, item, effect, appended.version, finding, appended.at, evidence);
+        end loop;
     end if;
     if phase = 'verified' then
         perform eve._close_edges(c, item, 'verified', at);
@@ -131,6 +143,6 @@ end
 $$;
 
 comment on function public.eve_reconcile(text, bigint, text, jsonb, text, text) is
-'Settle an uncertain item from its authoritative record: observed completes it, absent allows another attempt within the budget, unavailable leaves it uncertain. Refuses other phases (55000).';
+'Settle an uncertain item from its authoritative record: observed records every expected effect that was missing and completes it, absent allows another attempt within the budget, unavailable leaves it uncertain. Refuses other phases (55000).';
 
 commit;

@@ -27,7 +27,6 @@ begin
             s.slot := event.slot;
             s.acquired_at := event.at;
             s.expires_at := event.due_at;
-            s.effect_started := false;
             s.reason := null;
         when 'completed' then
             legal := (was = 'leased' and event.token = s.token or was in ('reported', 'uncertain'))

@@ -21,36 +21,50 @@ comment on table eve.dependency is
 
 create function eve._cycle(queue_id bigint, item bigint)
 returns text[]
-language sql
+language plpgsql
 stable
-begin atomic
-    -- The items that the item leads to and that lead back to it, over open edges; at most 100,000 steps each way.
-    with recursive onward (item) as (
-        select d.on_item
-        from eve.dependency as d
-        where d.queue_id = _cycle.queue_id and d.item = _cycle.item and d.open and d.on_item is not null
-        union
-        select d.on_item
-        from onward as o
-        join eve.dependency as d
-            on d.queue_id = _cycle.queue_id and d.item = o.item and d.open and d.on_item is not null
-    ), reached (item) as (
-        select o.item from onward as o limit 100000
-    ), back (item) as (
-        select _cycle.item
-        where exists (select from reached as r where r.item = _cycle.item)
-        union
-        select d.item
-        from back as b
-        join eve.dependency as d on d.queue_id = _cycle.queue_id and d.on_item = b.item and d.open
-    ), members (item) as (
-        select r.item from reached as r
-        where r.item in (select b.item from back as b limit 100000)
-    )
-    select pg_catalog.array_agg(i.work_id order by i.item)
-    from members as m
-    join eve.intent as i on i.queue_id = _cycle.queue_id and i.item = m.item;
-end;
+as $$
+declare
+    seen bigint[] := '{}';
+    frontier bigint[] := array[item];
+    back bigint[];
+begin
+    -- Breadth first over open edges, each item once, 100,000 items at most; then the same way back inside what was seen.
+    while frontier <> '{}' and pg_catalog.cardinality(seen) < 100000 loop
+        frontier := array(
+            select distinct d.on_item
+            from pg_catalog.unnest(frontier) as f (item)
+            cross join lateral (
+                select e.on_item from eve.dependency as e
+                where e.queue_id = _cycle.queue_id and e.item = f.item and e.open and e.on_item is not null
+                offset 0
+            ) as d
+            where d.on_item <> all (seen));
+        seen := seen || frontier;
+    end loop;
+    if item <> all (seen) then
+        return null;
+    end if;
+    back := array[item];
+    frontier := back;
+    while frontier <> '{}' loop
+        frontier := array(
+            select distinct d.item
+            from pg_catalog.unnest(frontier) as f (item)
+            cross join lateral (
+                select e.item from eve.dependency as e
+                where e.queue_id = _cycle.queue_id and e.on_item = f.item and e.open
+                offset 0
+            ) as d
+            where d.item = any (seen) and d.item <> all (back));
+        back := back || frontier;
+    end loop;
+    return array(
+        select i.work_id from eve.intent as i
+        where i.queue_id = _cycle.queue_id and i.item = any (back)
+        order by i.item);
+end
+$$;
 
 comment on function eve._cycle(bigint, bigint) is
 'The work_ids that form a cycle with an item over open edges, or null: a bounded walk, never trusted from storage.';

@@ -105,7 +105,7 @@ create table eve.effect (
     kind text not null,
     at timestamptz not null,
     evidence jsonb,
-    constraint effect_pkey primary key (queue_id, item, version),
+    constraint effect_pkey primary key (queue_id, item, version, effect_identity),
     constraint effect_kind_is_known check (kind in ('started', 'observed', 'absent', 'compensated'))
 );
 

@@ -88,7 +88,7 @@ end;
 
 comment on function eve._holds(bigint, bigint) is 'The hold set of an item as JSON.';
 
-create function eve._edge_holds(c eve.caller, item bigint)
+create function eve._edge_holds(c eve.caller, item bigint, walk boolean default true)
 returns jsonb
 language plpgsql
 stable
@@ -107,7 +107,7 @@ begin
         holds := holds || eve._hold_json('unknown_dependency', null, null, null);
     end if;
     if edges.open > 0 then
-        if eve._cycle(c.queue_id, item) is not null then
+        if walk and eve._cycle(c.queue_id, item) is not null then
             holds := holds || eve._hold_json('dependency_cycle', null, null, null);
         end if;
         holds := holds || eve._hold_json('dependency_not_ready', null, null, null);
@@ -116,8 +116,8 @@ begin
 end
 $$;
 
-comment on function eve._edge_holds(eve.caller, bigint) is
-'The dependency reasons of an item, derived anew from its edges.';
+comment on function eve._edge_holds(eve.caller, bigint, boolean) is
+'The dependency reasons of an item, derived anew from its edges; without walk it is known to be in no cycle.';
 
 create function eve._stale(queue_id bigint, items bigint[])
 returns bigint[]
@@ -130,7 +130,8 @@ begin
         from pg_catalog.unnest(items) as u (item)
         join eve.hold as h on h.queue_id = _stale.queue_id and h.item = u.item
         where case h.trigger
-            when 'dependency' then not exists (
+            when 'dependency' then h.reason = 'dependency_cycle' and eve._cycle(h.queue_id, h.item) is null
+            or not exists (
                 select from eve.dependency as d
                 where d.queue_id = h.queue_id and d.item = h.item and d.open)
             or exists (
@@ -263,6 +264,28 @@ $$;
 
 comment on function eve._rederive(eve.caller, bigint, timestamptz, text) is
 'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran. The caller holds its hold rows.';
+
+create function eve._rederive_named(c eve.caller, names text[], at timestamptz, fired text)
+returns void
+language plpgsql
+as $$
+declare
+    member bigint;
+begin
+    for member in
+        select i.item from eve.intent as i
+        where i.queue_id = c.queue_id and i.work_id = any (names)
+        order by i.item
+    loop
+        if eve._lock_holds(c, member, true) then
+            perform eve._rederive(c, member, at, fired);
+        end if;
+    end loop;
+end
+$$;
+
+comment on function eve._rederive_named(eve.caller, text[], timestamptz, text) is
+'Derive anew for what the named items wait: the members of a cycle that was closed or opened.';
 
 create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz)
 returns integer

@@ -62,6 +62,31 @@ $$;
 comment on function eve._fence_read(eve.caller, bigint, bigint) is
 'Lock a lease row so that its end waits for this transaction, and judge it: token, then principal, then liveness.';
 
+create function eve._fence_write(c eve.caller, item bigint, token bigint)
+returns eve.held
+language plpgsql
+as $$
+declare
+    h eve.held;
+begin
+    -- Writers of one lease follow each other; who only fences passes. Judged after the lock.
+    select k.item, k.token, k.pool, k.number, k.principal, k.worker, k.acquired_at, k.expires_at, null
+    into h
+    from eve.held_slot as k
+    where k.queue_id = c.queue_id and k.item = _fence_write.item and k.token = _fence_write.token
+    for no key update;
+    h.fault := case
+        when h.token is null then eve._absent_fault(c, item, token)
+        when h.principal <> c.principal then 'not_lease_holder'
+        when h.expires_at <= eve._clock(c) then 'not_lease_holder'
+    end;
+    return h;
+end
+$$;
+
+comment on function eve._fence_write(eve.caller, bigint, bigint) is
+'Lock a lease row for a write that keeps the lease, and judge it: token, then principal, then liveness.';
+
 create function eve._fence_take(c eve.caller, item bigint, token bigint)
 returns eve.held
 language plpgsql

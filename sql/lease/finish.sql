@@ -10,7 +10,7 @@ begin
     if result is null and evidence is null then
         return null;
     end if;
-    return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+    return eve._strip(pg_catalog.jsonb_build_object(
         'result_sha256', pg_catalog.encode(
             pg_catalog.sha256(pg_catalog.convert_to(result::text, 'UTF8')), 'hex'),
         'evidence', evidence));
@@ -48,7 +48,7 @@ begin
         return answer;
     end if;
     answer.accepted := true;
-    answer.phase := last.phase;
+    answer.phase := coalesce(last.data ->> 'answered', last.phase);
     answer.version := last.version;
     answer.next_at := last.due_at;
     answer.missing := array(select pg_catalog.jsonb_array_elements_text(last.data -> 'missing'));
@@ -159,7 +159,7 @@ begin
     appended := eve._append(c, h.item, kind, at,
         phase => phase, worker => h.worker, token => h.token, pool => h.pool, slot => h.number,
         revision => k.revision,
-        data => case when args is not null or test <> 'report' then pg_catalog.jsonb_strip_nulls(
+        data => case when args is not null or test <> 'report' then eve._strip(
             pg_catalog.jsonb_build_object(
                 'args', args,
                 'test', nullif(test, 'report'),

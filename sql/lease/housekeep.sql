@@ -209,13 +209,11 @@ begin
         if pool is null then
             return false;
         end if;
-        if s.effect_started then
-            phase := 'uncertain';
-        end if;
-    elsif s.phase = 'reported' then
-        phase := 'uncertain';
-    else
+    elsif s.phase <> 'reported' then
         return false;
+    end if;
+    if s.effect_started or s.phase = 'reported' then
+        phase := 'uncertain';
     end if;
     perform eve._append(c, item, 'expired', at,
         phase => phase,
@@ -289,6 +287,46 @@ $$;
 comment on function eve._advance_due(bigint) is
 'Move the marks of due leases, time triggers, deadlines and looks: no earlier instant can appear below them.';
 
+create function eve._prune(queue_id bigint)
+returns void
+language plpgsql
+as $$
+begin
+    -- Of what is read highest first, only the newest matter.
+    delete from eve.tick as t where t.queue_id = _prune.queue_id
+        and t.at < (select max(k.at) from eve.tick as k where k.queue_id = _prune.queue_id) - interval '10 s';
+    delete from eve.mark as m where m.queue_id = _prune.queue_id
+        and m.since < (select max(k.since) from eve.mark as k
+            where k.queue_id = m.queue_id and k.lane = m.lane and k.rank = m.rank);
+    delete from eve.slot_mark as m where m.queue_id = _prune.queue_id
+        and m.seq < (select max(k.seq) from eve.slot_mark as k where k.queue_id = m.queue_id and k.pool = m.pool);
+    delete from eve.probe as p where p.queue_id = _prune.queue_id
+        and p.xid < (select max(k.xid) from eve.probe as k
+            where k.queue_id = _prune.queue_id
+                and k.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()));
+end
+$$;
+
+comment on function eve._prune(bigint) is
+'Drop ticks, marks and probes that newer ones have replaced.';
+
+create function eve._bound_idle(cap interval)
+returns void
+language plpgsql
+as $$
+declare
+    idle interval := pg_catalog.current_setting('idle_in_transaction_session_timeout')::interval;
+begin
+    if idle = interval '0' or idle > cap then
+        perform pg_catalog.set_config('idle_in_transaction_session_timeout',
+            ceil(extract(epoch from cap) * 1000)::bigint::text, true);
+    end if;
+end
+$$;
+
+comment on function eve._bound_idle(interval) is
+'Bound for the rest of this transaction how long it may idle: what it holds, others wait for.';
+
 create function eve._housekeep(c eve.caller, at timestamptz)
 returns void
 language plpgsql
@@ -304,7 +342,8 @@ begin
         return;
     end if;
     perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
-    if not found or exists (
+    -- A keeper that left its transaction open is passed after three seconds: all that follows skips what is locked.
+    if not found and at < c.kept + interval '3 s' or exists (
         -- Another caller kept house since this one looked at the tick.
         select from eve.tick as t where t.queue_id = c.queue_id and t.at > _housekeep.at - interval '1 s') then
         return;
@@ -334,6 +373,11 @@ begin
     end loop;
     perform eve._advance_due(c.queue_id);
     perform eve._probe(c.queue_id);
+    perform eve._prune(c.queue_id);
+    if budget < 16 then
+        -- What became due here is locked until this transaction ends.
+        perform eve._bound_idle(interval '900 s');
+    end if;
     if faults <> '[]' then
         raise warning using message = 'eve skipped rows in housekeeping', detail = faults::text;
     end if;

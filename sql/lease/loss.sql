@@ -37,10 +37,17 @@ begin
         return true;
     end if;
     if worse = 'destination_protected' then
+        -- The window opens at the first start that was not found absent; without declared starts at the first attempt.
         select min(e.at) into first_start from eve.effect as e
-        where e.queue_id = _repeatable.queue_id and e.item = _repeatable.item and e.kind = 'started';
-        return coalesce(first_start, state.acquired_at)
-            + (policy.protection ->> 'retention')::interval > at;
+        where e.queue_id = _repeatable.queue_id and e.item = _repeatable.item and e.kind = 'started'
+            and e.version > coalesce((
+                select max(a.version) from eve.effect as a
+                where a.queue_id = e.queue_id and a.item = e.item and a.kind = 'absent'), 0);
+        if first_start is null then
+            select min(l.at) into first_start from eve.ledger as l
+            where l.queue_id = _repeatable.queue_id and l.item = _repeatable.item and l.kind = 'acquired';
+        end if;
+        return coalesce(first_start + (policy.protection ->> 'retention')::interval > at, false);
     end if;
     return false;
 end

@@ -12,6 +12,8 @@ create table eve.access (
     check (capability in ('producer', 'worker', 'verifier', 'operator', 'human', 'auditor'))
 );
 
+create index access_principal on eve.access (queue_id) where principal is not null;
+
 comment on table eve.access is
 'Who may do what in a queue. A row counts only for a caller who also has the matching role eve_*. A principal unites rotating logins under one name.';
 

@@ -54,7 +54,7 @@ begin
     end if;
     c.actor := eve._actor();
     select
-        q.queue_id, q.name, c.actor, a.principal, q.epoch, q.halted, q.durability,
+        q.queue_id, q.name, c.actor, coalesce(n.principal, c.actor), q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
         q.lanes, q.restricted,
         k.at,
@@ -65,14 +65,23 @@ begin
     left join lateral (
         select t.at from eve.tick as t where t.queue_id = q.queue_id order by t.at desc limit 1
     ) as k on true
+    left join lateral (
+        -- One name an actor and queue, whatever the verb.
+        select x.principal from eve.access as x
+        where x.queue_id = q.queue_id and x.principal is not null and eve._member(c.actor, x.role)
+        order by x.role = c.actor desc, x.role, x.principal
+        limit 1
+    ) as n on true
     cross join lateral (
-        select coalesce(x.principal, c.actor) as principal
-        from eve.access as x
-        where x.queue_id = q.queue_id
-            and x.capability = any (_look.capabilities)
+        -- Rows of the actor itself first; only then those of the roles it is a member of.
+        select from eve.access as x
+        where x.queue_id = q.queue_id and x.role = c.actor and x.capability = any (_look.capabilities)
+            and eve._member(c.actor, 'eve_' || x.capability)
+        union all
+        select from eve.access as x
+        where x.queue_id = q.queue_id and x.role <> c.actor and x.capability = any (_look.capabilities)
             and eve._member(c.actor, x.role)
             and eve._member(c.actor, 'eve_' || x.capability)
-        order by x.role = c.actor desc, pg_catalog.array_position(capabilities, x.capability), x.role
         limit 1
     ) as a
     where q.name = _look.queue;

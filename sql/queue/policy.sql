@@ -186,7 +186,10 @@ begin
     policy.completion_margin := greatest(admitted.completion_margin, current.completion_margin);
     policy.verifier_not_holder := admitted.verifier_not_holder or current.verifier_not_holder;
     policy.engine_verifies := admitted.engine_verifies and current.engine_verifies;
-    policy.effect_starts := admitted.effect_starts or current.effect_starts;
+    -- Without a recorded start a loss is uncertain: who does not declare starts is the stricter.
+    policy.effect_starts := admitted.effect_starts and current.effect_starts;
+    policy.payload_limit := least(admitted.payload_limit, current.payload_limit);
+    policy.result_limit := least(admitted.result_limit, current.result_limit);
     if admitted.completion_test = 'review'
         or (admitted.completion_test = 'effects' and current.completion_test = 'report') then
         policy.completion_test := admitted.completion_test;

@@ -152,7 +152,7 @@ def step(state: State | None, event: Event) -> State:
         after = replace(
             after,
             principal=event.principal, worker=event.worker, pool=event.pool, slot=event.slot,
-            acquired_at=event.at, expires_at=event.due_at, effect_started=False, reason=None,
+            acquired_at=event.at, expires_at=event.due_at, reason=None,
         )  # fmt: skip
     elif source == "leased" and target != "leased":
         after = replace(after, principal=None, worker=None, pool=None, slot=None,

@@ -4,6 +4,7 @@ begin;
 drop function public.eve_fence_table(text, regclass, text, text);
 drop function eve._fence_queue(text, regclass, text, text);
 drop function eve._fence_row();
+drop function eve._fence_guarded(text, bigint, bigint, boolean);
 drop function public.eve_fence(text, bigint, bigint);
 
 commit;

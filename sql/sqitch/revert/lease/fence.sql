@@ -2,6 +2,7 @@
 begin;
 
 drop function eve._fence_take(eve.caller, bigint, bigint);
+drop function eve._fence_write(eve.caller, bigint, bigint);
 drop function eve._fence_read(eve.caller, bigint, bigint);
 drop function eve._absent_fault(eve.caller, bigint, bigint);
 drop type eve.held;

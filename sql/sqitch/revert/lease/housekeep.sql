@@ -2,6 +2,8 @@
 begin;
 
 drop function eve._housekeep(eve.caller, timestamptz);
+drop function eve._bound_idle(interval);
+drop function eve._prune(bigint);
 drop function eve._advance_due(bigint);
 drop function eve._expire_one(eve.caller, bigint, timestamptz, text);
 drop function eve._expire_due(eve.caller, timestamptz, integer, jsonb);

@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('public.eve_fence(text, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._fence_guarded(text, bigint, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fence_row()'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fence_queue(text, regclass, text, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_fence_table(text, regclass, text, text)'::regprocedure, 'pg_proc') is not null)::int;

@@ -4,6 +4,7 @@ begin;
 select 1 / (obj_description('eve.held'::regtype, 'pg_type') is not null)::int;
 select 1 / (obj_description('eve._absent_fault(eve.caller, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fence_read(eve.caller, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._fence_write(eve.caller, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fence_take(eve.caller, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

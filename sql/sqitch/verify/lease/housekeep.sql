@@ -7,6 +7,8 @@ select 1 / (obj_description('eve._look_again(eve.caller, timestamptz, integer, i
 select 1 / (obj_description('eve._expire_due(eve.caller, timestamptz, integer, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._expire_one(eve.caller, bigint, timestamptz, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._advance_due(bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._prune(bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._bound_idle(interval)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._housekeep(eve.caller, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
