@@ -9,7 +9,7 @@ import pytest
 
 from support.cluster import FAST, Cluster, running
 from support.database import Database
-from support.roads import contents, dump, psql, roles_script
+from support.roads import contents, dump, pg_restore, psql, roles_script
 from support.servers import Server
 
 Installed = Callable[[str], str]
@@ -102,6 +102,39 @@ def test_restored_into_a_fresh_cluster(
     psql(other, name, dump(cluster, "road_live"))
     assert contents(other, name) == contents(cluster, "road_live")
     goes_on(other, name, item, token)
+
+
+@pytest.mark.parametrize("road", ["plain", "extension"])
+def test_restored_in_parallel(cluster: Cluster, installed: Installed, road: str) -> None:
+    for name in ("road_live", "road_back"):
+        cluster.drop(name)
+    cluster.create("road_live", installed(road))
+    item, token = live(cluster, "road_live")
+    folder = cluster.home / f"dump-{road}"
+    cluster.client("pg_dump", ["-Fd", "-j", "2", "-f", folder], "road_live")
+    cluster.create("road_back", "template0")
+    pg_restore(cluster, "road_back", "-j", "2", folder)
+    assert contents(cluster, "road_back") == contents(cluster, "road_live")
+    goes_on(cluster, "road_back", item, token)
+
+
+def test_rows_alone_into_an_installed_extension(cluster: Cluster, installed: Installed) -> None:
+    """The guards and the fold let restored rows pass; switched off, the audit says so."""
+    for name in ("road_live", "road_back", "road_off"):
+        cluster.drop(name)
+    for name in ("road_live", "road_back", "road_off"):
+        cluster.create(name, installed("extension"))
+    item, token = live(cluster, "road_live")
+    psql(cluster, "road_back", dump(cluster, "road_live", "--data-only"))
+    assert contents(cluster, "road_back") == contents(cluster, "road_live")
+    goes_on(cluster, "road_back", item, token)
+    psql(cluster, "road_off", dump(cluster, "road_live", "--data-only", "--disable-triggers"))
+    assert contents(cluster, "road_off") == contents(cluster, "road_live")
+    with closing(Database(cluster, "road_off")) as db:
+        (audit,) = db.calls("postgres", "eve_audit")
+        faults = {fault["fault"] for fault in audit.faults}
+        assert not audit.clean
+        assert {"trigger off: ledger_fold", "trigger off: ledger_guard_row"} <= faults
 
 
 def test_a_dump_alone_needs_the_roles(

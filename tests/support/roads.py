@@ -138,9 +138,19 @@ def migra(cluster: Cluster, one: str, other: str) -> str:
     return found.strip()
 
 
-def dump(cluster: Cluster, database: str) -> str:
+def dump(cluster: Cluster, database: str, *options: str) -> str:
     """Schema and data as SQL; settings that the same server does not know are taken out."""
-    return NOISE.sub("", cluster.client("pg_dump", [], database))
+    return NOISE.sub("", cluster.client("pg_dump", options, database))
+
+
+def pg_restore(cluster: Cluster, database: str, *arguments: object) -> None:
+    """Runs pg_restore; a setting that the server does not know yet is no error, all else is."""
+    try:
+        cluster.client("pg_restore", ["-d", database, *arguments], database)
+    except AssertionError as failed:
+        errors = re.findall(r"ERROR: .*", str(failed))
+        if {e for e in errors if "transaction_timeout" not in e} or not errors:
+            raise
 
 
 def roles_script(cluster: Cluster) -> str:
