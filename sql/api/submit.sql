@@ -230,7 +230,8 @@ begin
         end if;
         if edges > 0 then
             -- Nobody names a new item yet but those that waited for its name: only then can it close a cycle.
-            d.holds := d.holds || eve._edge_holds(c, answer.item, named > 0);
+            d.holds := d.holds || eve._edge_holds(c, answer.item,
+                named > 0 or answer.work_id = any (after) or coalesce(answer.work_id = any (after_ended), false));
         end if;
         if jsonb_array_length(d.holds) > 0 then
             answer.decision := 'HOLD';

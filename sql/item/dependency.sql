@@ -29,7 +29,7 @@ declare
     frontier bigint[] := array[item];
     back bigint[];
 begin
-    -- Breadth first over open edges, each item once, 100,000 items at most; then the same way back inside what was seen.
+    -- Breadth first over open edges, each item once, 100,000 items at most; then back inside what was seen.
     while frontier <> '{}' and pg_catalog.cardinality(seen) < 100000 loop
         frontier := array(
             select distinct d.on_item

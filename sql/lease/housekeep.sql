@@ -376,7 +376,7 @@ begin
     perform eve._prune(c.queue_id);
     if budget < 16 then
         -- What became due here is locked until this transaction ends.
-        perform eve._bound_idle(interval '900 s');
+        perform eve._bound_idle(interval '15 min');
     end if;
     if faults <> '[]' then
         raise warning using message = 'eve skipped rows in housekeeping', detail = faults::text;

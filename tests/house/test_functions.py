@@ -14,6 +14,7 @@ ON_OTHER_TABLES = {"eve._fence_row()"}  # trigger functions that no table of eve
 FOR_TABLE_OWNERS = {  # internals that eve_fence_table needs with the rights of its caller
     "eve._fence_row()",
     "eve._fence_queue(text,regclass,text,text)",
+    "eve._fence_guarded(text,bigint,bigint,boolean)",
 }
 
 
