@@ -6,8 +6,8 @@ from support.desk import Desk
 from support.session import session
 
 PROTECTION = {
-    "scope": "account", "retention": "10 s", "canonical_inputs": "all", "conflict_behaviour": "refuse",
-    "authority": "ledger", "after_retention": "reconcile",
+    "scope": "account", "retention": "10 s", "canonical_inputs": "all",
+    "conflict_behaviour": "refuse", "authority": "ledger", "after_retention": "reconcile",
 }  # fmt: skip
 
 
@@ -54,8 +54,8 @@ def test_who_declares_no_effect_starts_is_the_stricter(desk: Desk) -> None:
 def test_an_effect_of_an_earlier_attempt_still_counts(desk: Desk) -> None:
     """Inside the protection it is tried again; past it, it is neither leased nor retried."""
     desk.clock.set("2031-01-01 00:00Z")
-    desk.define("default", replay_class="destination_protected", effect_starts=True, ttl_floor="1 s",
-                backoff_base="0 s", protection=PROTECTION)  # fmt: skip
+    desk.define("default", replay_class="destination_protected", effect_starts=True,
+                ttl_floor="1 s", backoff_base="0 s", protection=PROTECTION)  # fmt: skip
     item = desk.item()
     lease = desk.lease(item=item)
     desk.hold("eve_start_effect", lease)
@@ -97,7 +97,8 @@ def test_after_sixteen_condemned_the_caller_is_told_to_ask_again(desk: Desk) -> 
     good = desk.item()
     desk.clock.advance(10)
     first = desk.acquire()
-    assert not first.granted and first.next_at is not None
+    assert not first.granted
+    assert first.next_at is not None
     assert first.next_at <= desk.clock.now()
     assert desk.lease().item == good
 
