@@ -1163,9 +1163,9 @@ def replay(
 def audit(
     queue: str | None = None,
 ) -> Call[list[AuditAnswer]]:
-    """Audit a queue, or all that the caller may read: the replay of every item equals its state,
-    the hash chain is intact, slots are accounted for, search structures agree; faults name what
-    does not.
+    """Audit a queue, or all that the caller may read: the replay of every item equals its state
+    and that of the queue its access, classes, pools and decisions, the hash chain is intact,
+    slots are accounted for, search structures agree; faults name what does not.
     """
     return call("eve_audit", AuditAnswer, many=True, given=(("queue", "text", queue),))
 
@@ -1173,8 +1173,8 @@ def audit(
 def rebuild(
     queue: str,
 ) -> Call[AuditAnswer]:
-    """Drop the projection and the search structures of a queue and fold them anew from its ledger;
-    answers the audit of the result. Writers wait meanwhile.
+    """Drop the projections and the search structures of a queue and its items and fold them anew
+    from the ledger; answers the audit of the result. Writers wait meanwhile.
     """
     return call("eve_rebuild", AuditAnswer, many=False, given=(("queue", "text", queue),))
 

@@ -864,15 +864,15 @@ class AsyncVerbs(ABC):
         self,
     ) -> list[AuditAnswer]:
         """Audit a queue, or all that the caller may read: the replay of every item equals its
-        state, the hash chain is intact, slots are accounted for, search structures agree;
-        faults name what does not.
+        state and that of the queue its access, classes, pools and decisions, the hash chain is
+        intact, slots are accounted for, search structures agree; faults name what does not.
         """
         return await self.call(calls.audit(self.name))
 
     async def rebuild(
         self,
     ) -> AuditAnswer:
-        """Drop the projection and the search structures of a queue and fold them anew from its
-        ledger; answers the audit of the result. Writers wait meanwhile.
+        """Drop the projections and the search structures of a queue and its items and fold them
+        anew from the ledger; answers the audit of the result. Writers wait meanwhile.
         """
         return await self.call(calls.rebuild(self.name))

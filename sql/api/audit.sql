@@ -46,6 +46,89 @@ $$;
 comment on function eve._refold(bigint, bigint) is
 'The fold of one history, or why it cannot be folded: a history that was tampered with may hold an event that the step refuses.';
 
+create function eve._audit_queue(q bigint)
+returns jsonb
+language plpgsql
+stable
+as $$
+begin
+    -- What the events of item 0 say, last word first, against the projections that everybody reads.
+    return (
+        with said as materialized (
+            select l.version, l.kind, l.epoch, l.data from eve.ledger as l where l.queue_id = q and l.item = 0
+        ), access_said as (
+            select s.role, s.capability, s.principal
+            from (
+                select distinct on (e.data ->> 'role', e.data ->> 'capability') e.data ->> 'role' as role,
+                    e.data ->> 'capability' as capability, e.data ->> 'principal' as principal, e.kind
+                from said as e where e.kind in ('access_granted', 'access_revoked')
+                order by e.data ->> 'role', e.data ->> 'capability', e.version desc
+            ) as s
+            where s.kind = 'access_granted'
+        ), access_is as (
+            select x.role, x.capability, x.principal from eve.access as x where x.queue_id = q
+        ), decision_said as (
+            select distinct on (e.data ->> 'decision') (e.data ->> 'decision')::bigint as decision,
+                case e.kind when 'decision_proposed' then 'open' else pg_catalog.substr(e.kind, 10) end as phase
+            from said as e
+            where e.kind in ('decision_proposed', 'decision_accepted', 'decision_declined')
+            order by e.data ->> 'decision', e.version desc
+        ), decision_is as (
+            select d.decision, d.phase from eve.decision as d where d.queue_id = q
+        ), class_said as (
+            select e.data ->> 'class' as name, (e.data ->> 'revision')::integer as revision,
+                pg_catalog.jsonb_populate_record(null::eve.policy, e.data -> 'policy') as policy
+            from said as e where e.kind = 'class_defined'
+        ), class_is as (
+            select k.name, r.revision, r.policy
+            from eve.class_revision as r
+            join eve.work_class as k on k.queue_id = r.queue_id and k.class_id = r.class_id
+            where r.queue_id = q
+        ), pool_said as (
+            select distinct on (e.data ->> 'pool') e.data ->> 'pool' as pool, (e.data ->> 'slots')::integer as slots
+            from said as e where e.kind = 'decision_accepted' and e.data ? 'slots'
+            order by e.data ->> 'pool', e.version desc
+        ), pool_is as (
+            select p.pool, p.slots from eve.pool as p where p.queue_id = q and p.decision is not null
+        ), queue_said as (
+            select
+                coalesce((select e.kind = 'halted' from said as e where e.kind in ('halted', 'resumed')
+                    order by e.version desc limit 1), false) as halted,
+                coalesce((select max(e.epoch) from said as e where e.kind = 'epoch_started'), 0) as epoch,
+                (select e.data ->> 'name' from said as e where e.kind = 'queue_created') as name,
+                (select e.data ->> 'durability' from said as e where e.kind = 'queue_created') as durability
+        ), queue_is as (
+            select k.halted, k.epoch, k.name, k.durability from eve.queue as k where k.queue_id = q
+        )
+        select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('fault', 'queue', 'item', 0, 'what', f.what))
+        from (
+            select 'access' as what where exists (
+                (table access_said except table access_is) union all (table access_is except table access_said))
+            union all
+            select 'decision' where exists (
+                (table decision_said except table decision_is) union all (table decision_is except table decision_said))
+            union all
+            select 'class' where exists (
+                select from class_said as a full join class_is as b using (name, revision)
+                where a.policy is distinct from b.policy)
+                or exists (
+                    select from eve.work_class as k
+                    where k.queue_id = q
+                        and k.revision <> (select max(a.revision) from class_said as a where a.name = k.name))
+            union all
+            select 'pool' where exists (
+                (table pool_said except table pool_is) union all (table pool_is except table pool_said))
+            union all
+            select 'queue' where exists (
+                (table queue_said except table queue_is) union all (table queue_is except table queue_said))
+        ) as f
+    );
+end
+$$;
+
+comment on function eve._audit_queue(bigint) is
+'Compare queue, access, decision, class and pool with what the events of item 0 say; the faults, or null.';
+
 create function eve._audit_one(q bigint, name text)
 returns eve.audit_answer
 language plpgsql
@@ -94,6 +177,8 @@ begin
             limit 100
         ) as f;
     end;
+    part := case when part is null and eve._audit_queue(q) is null then null
+        else coalesce(part, '[]') || coalesce(eve._audit_queue(q), '[]') end;
     a.replay := case when part is null then 'equal' else 'different' end;
     faults := faults || coalesce(part, '[]');
     -- Versions are dense, each hash is that of its event over the one before, and the last is the item's.
@@ -245,7 +330,7 @@ end
 $$;
 
 comment on function public.eve_audit(text) is
-'Audit a queue, or all that the caller may read: the replay of every item equals its state, the hash chain is intact, slots are accounted for, search structures agree; faults name what does not.';
+'Audit a queue, or all that the caller may read: the replay of every item equals its state and that of the queue its access, classes, pools and decisions, the hash chain is intact, slots are accounted for, search structures agree; faults name what does not.';
 
 create function public.eve_rebuild(queue text)
 returns eve.audit_answer
@@ -255,6 +340,7 @@ set search_path to pg_catalog, pg_temp
 as $$
 declare
     c eve.caller;
+    said record;
 begin
     c := eve._enter(queue, '{operator}');
     -- Nobody moves an item meanwhile.
@@ -303,12 +389,29 @@ begin
     cross join lateral jsonb_to_recordset(s.holds) as h (
         reason text, ref text, owner text, trigger text, due_at timestamptz)
     where w.queue_id = c.queue_id and (w.queue_state).phase = 'held';
+    -- And what the events of the queue itself made.
+    delete from eve.access as x where x.queue_id = c.queue_id;
+    delete from eve.decision as x where x.queue_id = c.queue_id;
+    delete from eve.class_revision as x where x.queue_id = c.queue_id;
+    delete from eve.work_class as x where x.queue_id = c.queue_id;
+    delete from eve.free_slot as x where x.queue_id = c.queue_id;
+    delete from eve.pool as x where x.queue_id = c.queue_id;
+    delete from eve.keeper as x where x.queue_id = c.queue_id;
+    delete from eve.queue as x where x.queue_id = c.queue_id;
+    for said in
+        select l.version, l.kind, l.at, l.actor, l.principal, l.epoch, l.data
+        from eve.ledger as l where l.queue_id = c.queue_id and l.item = 0
+        order by l.version
+    loop
+        perform eve._project_queue(
+            c.queue_id, said.version, said.kind, said.at, said.actor, said.principal, said.epoch, said.data);
+    end loop;
     perform eve._repair_slots(c);
     return eve._audit_one(c.queue_id, c.queue);
 end
 $$;
 
 comment on function public.eve_rebuild(text) is
-'Drop the projection and the search structures of a queue and fold them anew from its ledger; answers the audit of the result. Writers wait meanwhile.';
+'Drop the projections and the search structures of a queue and its items and fold them anew from the ledger; answers the audit of the result. Writers wait meanwhile.';
 
 commit;

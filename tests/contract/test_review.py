@@ -182,3 +182,24 @@ def test_a_renewal_that_waited_is_judged_after_its_lock(desk: Desk) -> None:
             first.rollback()
             with desk.refused("not_lease_holder"):
                 pending.result(20)
+
+
+def test_the_audit_sees_forged_facts_of_the_queue_and_the_rebuild_takes_them_back(
+    desk: Desk,
+) -> None:
+    desk.approve("cloud", 3)
+    desk.lease(item=desk.item(), pool="cloud")
+    before = desk.db.rows("select * from eve.access where queue_id = %s order by 2, 3", [desk.id])
+    for forgery in (
+        "insert into eve.access values (%s, 't_nobody', 'human', null, now())",
+        "update eve.queue set halted = true where queue_id = %s",
+        "update eve.pool set slots = 9 where pool = 'cloud' and queue_id = %s",
+        "update eve.work_class set revision = 0 where queue_id = %s",
+    ):
+        desk.db.rows(forgery, [desk.id])
+        assert not desk.audit().clean
+        rebuilt = desk.call("t_operator", "eve_rebuild")
+        assert rebuilt.clean, rebuilt.faults
+    after = desk.db.rows("select * from eve.access where queue_id = %s order by 2, 3", [desk.id])
+    assert after == before
+    assert desk.live("cloud") == 1
