@@ -22,11 +22,12 @@ create table eve.mark (
     lane smallint not null,
     rank smallint not null,
     since timestamptz not null,
-    constraint mark_pkey primary key (queue_id, lane, rank, since)
+    xid xid8 not null default pg_current_xact_id(),
+    constraint mark_pkey primary key (queue_id, lane, rank, since, xid)
 );
 
 comment on table eve.mark is
-'Insert-only, read highest first: no row that is not late, of that lane and rank, will ever again be older. Lane 0 holds the marks of due leases (0), due holds (1) and deadlines (2).';
+'Insert-only, read highest first: no row that is not late, of that lane and rank, will ever again be older. Lane 0 holds the marks of due leases (0), time triggers (1), deadlines (2), first (3) and second (4) looks. The transaction id is in the key so that nobody waits for the same mark of another.';
 
 create table eve.probe (
     queue_id bigint not null,
@@ -40,38 +41,36 @@ comment on table eve.probe is
 
 create function eve._advance(queue_id bigint, lane smallint, rank smallint)
 returns void
-language sql
-begin atomic
-    -- One statement, one snapshot: the newest settled probe and the visible head are judged together.
+language plpgsql
+as $$
+begin
+    -- One statement, one snapshot: the newest settled probe and the visible head are judged together. No head is
+    -- sought beyond the probe, for a mark goes no further.
     insert into eve.mark (queue_id, lane, rank, since)
     select _advance.queue_id, _advance.lane, _advance.rank, n.since
     from (
-        select
-            m.since as was,
-            least(
-                (select p.at from eve.probe as p
-                    where p.queue_id = _advance.queue_id
-                        and p.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
-                    order by p.xid desc limit 1),
-                (select r.ready_since from eve.ready as r
-                    where r.queue_id = _advance.queue_id and r.lane = _advance.lane
-                        and r.rank = _advance.rank and not r.late
-                        and r.ready_since >= coalesce(m.since, '-infinity')
-                    order by r.ready_since limit 1)
-            ) as since,
-            exists (select from eve.probe as p
-                where p.queue_id = _advance.queue_id
-                    and p.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())) as settled
-        from (select 1) as one
-        left join lateral (
-            select k.since from eve.mark as k
-            where k.queue_id = _advance.queue_id and k.lane = _advance.lane and k.rank = _advance.rank
-            order by k.since desc limit 1
-        ) as m on true
+        select b.at from eve.probe as b
+        where b.queue_id = _advance.queue_id
+            and b.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
+        order by b.xid desc limit 1
+    ) as p
+    cross join lateral (
+        select coalesce((
+            select m.since from eve.mark as m
+            where m.queue_id = _advance.queue_id and m.lane = _advance.lane and m.rank = _advance.rank
+            order by m.since desc limit 1), '-infinity') as was
+    ) as o
+    cross join lateral (
+        select coalesce((
+            select r.ready_since from eve.ready as r
+            where r.queue_id = _advance.queue_id and r.lane = _advance.lane and r.rank = _advance.rank
+                and not r.late and r.ready_since >= o.was and r.ready_since < p.at
+            order by r.ready_since limit 1), p.at) as since
     ) as n
-    where n.settled and n.since > coalesce(n.was, '-infinity')
-    on conflict do nothing;
-end;
+    where n.since > o.was
+    on conflict on constraint mark_pkey do nothing;
+end
+$$;
 
 comment on function eve._advance(bigint, smallint, smallint) is
 'Move the mark of a lane and rank up to the visible head, as far as the newest settled probe allows.';
@@ -83,9 +82,12 @@ as $$
 declare
     -- Tests own eve.now(): the probe takes the earlier of both clocks, read before the transaction id. Where
     -- the clock stepped back it repeats the newest probe: who reads the clock later reads that one as well.
+    -- Never one with a later id: between the two ids others may have begun, at an earlier time.
     seen timestamptz := greatest(
         least(pg_catalog.now(), eve.now()),
-        (select p.at from eve.probe as p where p.queue_id = _probe.queue_id order by p.xid desc limit 1));
+        (select p.at from eve.probe as p
+            where p.queue_id = _probe.queue_id and p.xid < pg_catalog.pg_current_xact_id()
+            order by p.xid desc limit 1));
 begin
     insert into eve.probe (queue_id, xid, at)
     values (_probe.queue_id, pg_catalog.pg_current_xact_id(), seen)

@@ -1,7 +1,7 @@
 """A queue for races, as a desk, and its verdict: whatever happened, the audit of it is clean.
 
-One database a file, so that a race costs no `create database`: each test has its queue "q", which is
-renamed when the test is over. What a test counts, it counts by `desk.id`.
+One database a file, so that a race costs no `create database`: each test has its queue "q", which
+is renamed when the test is over. What a test counts, it counts by `desk.id`.
 """
 
 from __future__ import annotations

@@ -218,5 +218,5 @@ def test_nothing_is_acquired_after_settled(desk: Desk) -> None:
         finally:
             over.set()
 
-    rush([halter, *[acquirer] * 4])
+    rush([halter, *[acquirer] * 4], over)
     assert count() > 0

@@ -216,7 +216,7 @@ def test_a_crowd_on_a_graph_never_deadlocks(desk: Desk) -> None:
 
     def sweeper(_: random.Random) -> None:
         connection = desk.db.connect("t_operator")
-        for _ in range(steps):
+        for _step in range(steps):
             assert call(connection, "eve_sweep", queue="q")[0].faults == []
 
     rush([worker, worker, worker, late, human, sweeper])

@@ -139,7 +139,7 @@ def test_never_more_than_n_leases_at_mixed_levels(desk: Desk) -> None:
             most = max(most, row.held)
 
     finished = drain(desk, over, resize=False)
-    rush([watch, *finished])
+    rush([watch, *finished], over)
     assert account(desk).slots == n
     assert most == n
 
@@ -159,7 +159,7 @@ def test_a_pool_that_shrinks_and_grows_under_way(desk: Desk) -> None:
             assert row.balanced, row
             assert row.held <= 6, row
 
-    rush([watch, *drain(desk, over, resize=True)])
+    rush([watch, *drain(desk, over, resize=True)], over)
     for lease in desk.db.rows(
         "select item, token from eve.held_slot where queue_id = %s", [desk.id]
     ):

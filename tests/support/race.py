@@ -34,8 +34,13 @@ def seed() -> int:
     return int(os.environ.get("EVE_SEED") or random.SystemRandom().getrandbits(32))
 
 
-def rush(runners: Sequence[Runner], *, patience: float = 300.0) -> None:
-    """All runners at once, each in a thread, started together; the first error is raised."""
+def rush(
+    runners: Sequence[Runner], over: threading.Event | None = None, *, patience: float = 300.0
+) -> None:
+    """All runners at once, each in a thread, started together; the first error is raised.
+
+    `over` is set when one of them fails, so that those who wait for it come to their end.
+    """
     number = seed()
     errors: list[BaseException] = []
     gate = threading.Barrier(len(runners))
@@ -46,6 +51,8 @@ def rush(runners: Sequence[Runner], *, patience: float = 300.0) -> None:
             runner(random.Random(f"{number} {place}"))
         except BaseException as error:  # noqa: BLE001 - raised by the caller below
             errors.append(error)
+            if over is not None:
+                over.set()
 
     threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(runners)]
     for thread in threads:
@@ -53,9 +60,9 @@ def rush(runners: Sequence[Runner], *, patience: float = 300.0) -> None:
     for thread in threads:
         thread.join(patience)
     stuck = [thread for thread in threads if thread.is_alive()]
-    assert not stuck, f"EVE_SEED={number}: {len(stuck)} runners did not end"
     if errors:
         raise AssertionError(f"EVE_SEED={number}") from errors[0]
+    assert not stuck, f"EVE_SEED={number}: {len(stuck)} runners did not end"
 
 
 def begin(connection: Connection, level: str) -> None:
