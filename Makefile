@@ -18,7 +18,7 @@ help: ## this list
 	@grep -hE '^[a-z]+:.* ## ' $(MAKEFILE_LIST) | sort | sed -E 's/^([a-z]+):.* ## /\1\t/' | expand -t 14
 
 demo: ## a backlog drained, a worker lost and refused, the audit clean (BACKLOG=path)
-	@scripts/venv.sh demo
+	@.ci/venv.sh demo
 	@python3 sql/build.py plain >/dev/null
 	@BACKLOG='$(BACKLOG)' $(PY) -m eve_queue.demo
 
@@ -48,10 +48,10 @@ formal: ## the lease protocol, model-checked
 	@echo 'formal: not there yet' >&2; exit 1
 
 fresh: ## make demo and make test in a bare Debian made by debootstrap (root)
-	@scripts/fresh.sh
+	@.ci/fresh.sh
 
 lint: ## ruff, mypy, sqlfluff, and no drift between plan, objects and generated scripts
-	@scripts/venv.sh dev
+	@.ci/venv.sh dev
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . || { echo 'lint: run make format' >&2; exit 1; }
 	@$(PY) -m mypy --no-error-summary
@@ -61,7 +61,7 @@ lint: ## ruff, mypy, sqlfluff, and no drift between plan, objects and generated 
 	@echo 'lint: clean'
 
 format: ## Python as ruff would have it
-	@scripts/venv.sh dev
+	@.ci/venv.sh dev
 	@$(PY) -m ruff check --quiet --fix .
 	@$(PY) -m ruff format --quiet .
 
@@ -69,7 +69,7 @@ build: ## generated revert and verify scripts, dist/eve.sql, dist/eve--X.sql
 	@for part in scripts plain extension upgrade; do python3 sql/build.py $$part; done
 
 dist: build ## build, and the wheel
-	@scripts/venv.sh dev
+	@.ci/venv.sh dev
 	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 	@ls dist
 
@@ -77,9 +77,9 @@ install: ## the extension into a server's share directory (SHAREDIR=dir, else pg
 	@python3 sql/build.py install $(if $(SHAREDIR),--sharedir '$(SHAREDIR)')
 
 release: ## do the Sqitch tag, the git tag, the extension and the package say one version?
-	@python3 scripts/release.py
+	@python3 .ci/release.py
 
 ready: # what the tests stand on: system packages, servers, .venv
-	@EVE_SERVERS=$(EVE_SERVERS) scripts/needs.sh
-	@scripts/servers.sh $(EVE_SERVERS)
-	@scripts/venv.sh dev
+	@EVE_SERVERS=$(EVE_SERVERS) .ci/needs.sh
+	@.ci/servers.sh $(EVE_SERVERS)
+	@.ci/venv.sh dev

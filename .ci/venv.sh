@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv with this project and what an extra needs:  scripts/venv.sh demo | dev
-# dev installs the versions of requirements.txt; nothing is done when nothing changed.
+# Makes .venv with this project and what an extra needs:  .ci/venv.sh demo | dev
+# dev installs the versions of .ci/requirements.txt; nothing is done when nothing changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 extra=$1
@@ -11,7 +11,7 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
     exit 1
 fi
 
-want=$(cat pyproject.toml requirements.txt | sha256sum | cut -d' ' -f1)
+want=$(cat pyproject.toml .ci/requirements.txt | sha256sum | cut -d' ' -f1)
 for stamp in ".venv/eve-$extra" .venv/eve-dev; do # dev holds all that demo needs
     if [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && .venv/bin/python -c '' 2>/dev/null; then
         exit 0
@@ -35,9 +35,9 @@ fi
 
 pip() { .venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 if [ "$extra" = dev ]; then
-    pip install -r requirements.txt
+    pip install -r .ci/requirements.txt
     pip install --no-deps --no-build-isolation -e .
 else
-    pip install -c requirements.txt -e ".[$extra]"
+    pip install -c .ci/requirements.txt -e ".[$extra]"
 fi
 echo "$want" >".venv/eve-$extra"
