@@ -263,6 +263,7 @@ def test_a_queue_that_requires_durability_promises_nothing_without_it(desk: Desk
     assert desk.db.call(
         "t_operator", "eve_create_queue", queue=f"{desk.queue}-p", durability="platform"
     ).done
+    desk.spoiled = True  # the audit finds what no event says
     desk.db.rows("update eve.queue set durability = 'required' where name = %s", [desk.queue])
     item = desk.item()  # a submission keeps the caller's setting
     with desk.refused("55000"):
