@@ -502,7 +502,8 @@ def fence_table(
 ) -> Call[None]:
     """Fence a table of the caller: each write to a row must carry item and token of the writer's
     live lease, DELETE in the old row; TRUNCATE is refused. Runs with the caller's rights, who
-    owns the table and operates the queue.
+    owns the table and operates the queue. Refuses partitioned and inherited tables (42809):
+    fence each part.
     """
     return call(
         "eve_fence_table",
@@ -974,7 +975,8 @@ def new_epoch(
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Start a new epoch after a point-in-time restore or an asynchronous promotion: every later
-    token is above every one that may have been handed out.
+    token is above every one that may have been handed out. Earlier clock readings are
+    forgotten, so that a clock which had jumped ahead counts again.
 
     Left out: reason 'new epoch'.
     """
@@ -1174,7 +1176,8 @@ def rebuild(
     queue: str,
 ) -> Call[AuditAnswer]:
     """Drop the projections and the search structures of a queue and its items and fold them anew
-    from the ledger; answers the audit of the result. Writers wait meanwhile.
+    from the ledger; answers the audit of the result. All callers, of other queues too, wait
+    meanwhile.
     """
     return call("eve_rebuild", AuditAnswer, many=False, given=(("queue", "text", queue),))
 

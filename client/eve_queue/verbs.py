@@ -404,7 +404,8 @@ class Verbs(ABC):
     ) -> None:
         """Fence a table of the caller: each write to a row must carry item and token of the
         writer's live lease, DELETE in the old row; TRUNCATE is refused. Runs with the caller's
-        rights, who owns the table and operates the queue.
+        rights, who owns the table and operates the queue. Refuses partitioned and inherited
+        tables (42809): fence each part.
         """
         self.call(calls.fence_table(self.name, target, item_column, token_column))
 
@@ -745,7 +746,8 @@ class Verbs(ABC):
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Start a new epoch after a point-in-time restore or an asynchronous promotion: every
-        later token is above every one that may have been handed out.
+        later token is above every one that may have been handed out. Earlier clock readings are
+        forgotten, so that a clock which had jumped ahead counts again.
 
         Left out: reason 'new epoch'.
         """
@@ -871,6 +873,7 @@ class Verbs(ABC):
         self,
     ) -> AuditAnswer:
         """Drop the projections and the search structures of a queue and its items and fold them
-        anew from the ledger; answers the audit of the result. Writers wait meanwhile.
+        anew from the ledger; answers the audit of the result. All callers, of other queues too,
+        wait meanwhile.
         """
         return self.call(calls.rebuild(self.name))

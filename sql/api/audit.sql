@@ -342,10 +342,9 @@ declare
     c eve.caller;
     said record;
 begin
+    -- Every verb reads eve.queue first: who holds it alone, before anything else, holds the house and cannot deadlock.
+    lock table eve.queue in access exclusive mode;
     c := eve._enter(queue, '{operator}');
-    -- Nobody moves an item meanwhile.
-    lock table eve.ledger in share row exclusive mode;
-    lock table eve.work_item, eve.ready, eve.hold, eve.held_slot, eve.free_slot in exclusive mode;
     delete from eve.work_item as w where w.queue_id = c.queue_id;
     insert into eve.work_item (queue_id, item, class_id, lane, queue_state, hash)
     select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), r.state, r.hash
@@ -412,6 +411,6 @@ end
 $$;
 
 comment on function public.eve_rebuild(text) is
-'Drop the projections and the search structures of a queue and its items and fold them anew from the ledger; answers the audit of the result. Writers wait meanwhile.';
+'Drop the projections and the search structures of a queue and its items and fold them anew from the ledger; answers the audit of the result. All callers, of other queues too, wait meanwhile.';
 
 commit;

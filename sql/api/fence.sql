@@ -96,6 +96,11 @@ begin
     if target is null then
         perform eve._raise('22004', 'target is null', '{"argument": "target"}', 'Name a table that you own.');
     end if;
+    if exists (select from pg_class as k where k.oid = target and k.relkind <> 'r')
+        or exists (select from pg_inherits as i where i.inhparent = target) then
+        perform eve._raise('42809', 'the target is not a plain table without partitions or children', null,
+            'Fence each partition or child table by itself.');
+    end if;
     if (select count(*) from pg_attribute as a
         where a.attrelid = target and a.attnum > 0 and not a.attisdropped
             and a.atttypid = 'bigint'::regtype and a.attname in (item_column, token_column)) <> 2 then
@@ -108,7 +113,7 @@ end
 $$;
 
 comment on function eve._fence_queue(text, regclass, text, text) is
-'The queue of a table to be fenced, for an operator of it; refuses a table without the two bigint columns (42703).';
+'The queue of a table to be fenced, for an operator of it; refuses what is not a plain table (42809) and a table without the two bigint columns (42703).';
 
 create function public.eve_fence_table(
     queue text,
@@ -137,6 +142,6 @@ end
 $$;
 
 comment on function public.eve_fence_table(text, regclass, text, text) is
-'Fence a table of the caller: each write to a row must carry item and token of the writer''s live lease, DELETE in the old row; TRUNCATE is refused. Runs with the caller''s rights, who owns the table and operates the queue.';
+'Fence a table of the caller: each write to a row must carry item and token of the writer''s live lease, DELETE in the old row; TRUNCATE is refused. Runs with the caller''s rights, who owns the table and operates the queue. Refuses partitioned and inherited tables (42809): fence each part.';
 
 commit;

@@ -309,12 +309,17 @@ begin
     end if;
     perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
     select q.epoch + 1 into c.epoch from eve.queue as q where q.queue_id = c.queue_id;
+    -- A clock that had jumped ahead counts again; marks made under it would hide what becomes ready now.
+    delete from eve.tick as t where t.queue_id = c.queue_id;
+    delete from eve.probe as p where p.queue_id = c.queue_id;
+    delete from eve.mark as m where m.queue_id = c.queue_id;
+    c.tick := null;
     return eve._act_keep(c, idempotency_key, eve._acted(0, eve._queue_event(c, 'epoch_started',
         jsonb_build_object('epoch', c.epoch), reason)));
 end
 $$;
 
 comment on function public.eve_new_epoch(text, text, text) is
-'Start a new epoch after a point-in-time restore or an asynchronous promotion: every later token is above every one that may have been handed out.';
+'Start a new epoch after a point-in-time restore or an asynchronous promotion: every later token is above every one that may have been handed out. Earlier clock readings are forgotten, so that a clock which had jumped ahead counts again.';
 
 commit;

@@ -41,6 +41,35 @@ $$;
 comment on function eve._actor() is
 'The database role behind the call: the role set with SET ROLE, which must exist, else the session user. SECURITY DEFINER does not change it.';
 
+create function eve._in_person(actor text)
+returns void
+language plpgsql
+stable
+as $$
+begin
+    -- ANALYZE, REINDEX, CLUSTER, REFRESH and autovacuum run a table's functions as its owner inside the session of
+    -- somebody else, whose name session_user still is. Each holds a lock on that table which no verb of ours takes.
+    if exists (
+        select
+        from pg_catalog.pg_locks as l
+        join pg_catalog.pg_class as k on k.oid = l.relation
+        where l.pid = pg_catalog.pg_backend_pid() and l.locktype = 'relation' and l.granted
+            and l.mode in ('ShareUpdateExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                'ExclusiveLock', 'AccessExclusiveLock')
+            and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+            and k.relowner <> pg_catalog.to_regrole(pg_catalog.quote_ident(actor))
+            and k.relowner <> pg_catalog.to_regrole('eve_owner')
+            and k.relnamespace <> pg_catalog.to_regnamespace('pg_catalog')
+    ) then
+        perform eve._raise('42501', 'the call may come from somebody else''s index, view or table', null,
+            'Call it in a transaction that does not maintain or change tables of other roles.');
+    end if;
+end
+$$;
+
+comment on function eve._in_person(text) is
+'Refuse (42501) a call that may run inside the maintenance of another role''s table: there the session''s name is not the caller''s.';
+
 create function eve._look(queue text, capabilities text[])
 returns eve.caller
 language plpgsql
@@ -53,6 +82,9 @@ begin
         perform eve._raise('22004', 'queue is null', null, 'Name a queue.');
     end if;
     c.actor := eve._actor();
+    if pg_catalog.current_setting('is_superuser') = 'on' then
+        perform eve._in_person(c.actor);
+    end if;
     select
         q.queue_id, q.name, c.actor, coalesce(n.principal, c.actor), q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
@@ -140,6 +172,7 @@ language plpgsql
 stable
 as $$
 begin
+    perform eve._in_person(c.actor);
     if not eve._has(c, capability) then
         perform eve._refuse('terminal_state_not_owned', c.queue, item,
             pg_catalog.jsonb_build_object('needs', 'eve_' || capability));

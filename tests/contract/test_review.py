@@ -203,3 +203,84 @@ def test_the_audit_sees_forged_facts_of_the_queue_and_the_rebuild_takes_them_bac
     after = desk.db.rows("select * from eve.access where queue_id = %s order by 2, 3", [desk.id])
     assert after == before
     assert desk.live("cloud") == 1
+
+
+def test_a_function_run_by_somebody_elses_maintenance_acts_for_nobody(desk: Desk) -> None:
+    """ANALYZE by a superuser runs index functions as the table's owner, in that session."""
+    db = desk.db
+    desk.item()
+    decision = desk.call("t_operator", "eve_propose", kind="approval").decision
+    db.rows("select eve_grant_access(%s, 'postgres', 'worker')", [desk.queue], role="t_operator")
+    db.rows("create schema mallory authorization t_worker2")
+    with db.connect("t_worker2") as mallory:
+        mallory.execute("create table mallory.t (i int)")
+        mallory.execute("create table mallory.said (what text)")
+        mallory.execute(
+            "create function mallory.g() returns void language plpgsql as $$ begin"
+            f" begin perform public.eve_accept('{desk.queue}', {decision});"
+            " insert into mallory.said values ('accepted');"
+            " exception when others then insert into mallory.said values (sqlstate); end;"
+            f" begin perform public.eve_acquire('{desk.queue}', 'mal');"
+            " insert into mallory.said values ('acquired');"
+            " exception when others then insert into mallory.said values (sqlstate); end;"
+            " end $$"
+        )
+        mallory.execute(
+            "create function mallory.f(i int) returns int language plpgsql immutable as"
+            " $$ begin perform mallory.g(); return i; end $$"
+        )
+        mallory.execute("insert into mallory.t select generate_series(1, 3)")
+        mallory.execute("create index on mallory.t (mallory.f(i))")
+        mallory.execute("truncate mallory.said")
+    for maintenance in ("analyze mallory.t", "reindex table mallory.t"):
+        db.rows(maintenance)
+        said = {row[0] for row in db.rows("select what from mallory.said")}
+        assert said == {"42501"}, (maintenance, said)
+    assert db.value("select phase from eve.decision where decision = %s", [decision]) == "open"
+    assert not db.value(
+        "select count(*) from eve.ledger where queue_id = %s and actor = 'postgres' and item > 0",
+        [desk.id],
+    )
+
+
+def test_a_new_epoch_forgets_a_clock_that_had_jumped_ahead(desk: Desk) -> None:
+    desk.clock.set("2031-01-01 00:00Z")
+    desk.acquire()
+    desk.clock.set("2041-01-01 00:00Z")
+    desk.acquire()
+    desk.sweep()
+    desk.clock.set("2031-01-01 00:01Z")
+    desk.call("t_operator", "eve_new_epoch")
+    lease = desk.lease(item=desk.item())
+    assert lease.expires_at.year == 2031
+    assert lease.token > 2**32
+
+
+def test_a_table_with_parts_is_fenced_part_by_part(desk: Desk) -> None:
+    db = desk.db
+    db.rows("create schema parts authorization t_operator")
+    with db.connect("t_operator") as mine:
+        mine.execute("create table parts.p (item bigint, token bigint) partition by list (token)")
+        mine.execute("create table parts.p1 partition of parts.p for values in (1)")
+        mine.execute("create table parts.par (item bigint, token bigint)")
+        mine.execute("create table parts.chi () inherits (parts.par)")
+    for table in ("parts.p", "parts.par"):
+        with desk.refused("42809"), db.connect("t_operator") as mine:
+            mine.execute("select eve_fence_table(%s, %s, 'item', 'token')", [desk.queue, table])
+    with db.connect("t_operator") as mine:
+        mine.execute("select eve_fence_table(%s, 'parts.p1', 'item', 'token')", [desk.queue])
+        with desk.refused("55000"):
+            mine.execute("truncate parts.p")
+
+
+def test_a_fenced_table_may_have_columns_without_equality(desk: Desk) -> None:
+    db = desk.db
+    db.rows("create table fenced_json (item bigint, token bigint, doc json)")
+    db.rows("grant all on fenced_json to t_worker")
+    db.rows("alter table fenced_json owner to t_operator")
+    db.rows("select eve_fence_table(%s, 'fenced_json', 'item', 'token')", [desk.queue],
+            role="t_operator")  # fmt: skip
+    lease = desk.lease(item=desk.item())
+    with db.connect("t_worker") as worker:
+        worker.execute("insert into fenced_json values (%s, %s, '{}')", [lease.item, lease.token])
+        worker.execute("update fenced_json set doc = '{\"a\": 1}'")

@@ -7,6 +7,7 @@ drop function eve._must_own(eve.caller, bigint, text);
 drop function eve._has(eve.caller, text);
 drop function eve._enter(text, text[]);
 drop function eve._look(text, text[]);
+drop function eve._in_person(text);
 drop function eve._actor();
 drop type eve.caller;
 

@@ -3,6 +3,7 @@ begin;
 
 select 1 / (obj_description('eve.caller'::regtype, 'pg_type') is not null)::int;
 select 1 / (obj_description('eve._actor()'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._in_person(text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._look(text, text[])'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._enter(text, text[])'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._has(eve.caller, text)'::regprocedure, 'pg_proc') is not null)::int;
