@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from datetime import datetime
@@ -16,7 +17,8 @@ from support.database import Database
 
 SCALE = float(os.environ.get("EVE_SCALE", "1"))
 
-# CI runs the same examples each time; with EVE_SCALE they are new ones.
+# CI runs the same examples each time; with EVE_SCALE they are new ones, or those of EVE_SEED.
+SEED = os.environ.get("EVE_SEED", str(secrets.randbits(32)) if "EVE_SCALE" in os.environ else "0")
 HERE = settings(
     deadline=None,
     database=None,
