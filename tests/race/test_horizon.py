@@ -1,7 +1,7 @@
-"""No item is lost below a mark, whoever commits late, rolls back, prepares or reads an old snapshot.
+"""No item is lost below a mark, whoever commits late, rolls back, prepares or reads old snapshots.
 
-On a server of its own, with prepared transactions and the real clock: a mark is made of the order in
-which transactions began, read the clock and ended.
+On a server of its own, with prepared transactions and the real clock: a mark is made of the order
+in which transactions began, read the clock and ended.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LOST = """
 select r.* from eve.ready as r
 where r.queue_id = %(queue)s and not r.late and r.ready_since < (
     select max(m.since) from eve.mark as m
-    where m.queue_id = r.queue_id and m.lane = r.lane and m.rank = r.rank)
+    where m.queue_id = r.queue_id and m.lane in (r.lane, -r.class_id) and m.rank = r.rank)
 union all
-select h.queue_id, 0, 0, false, h.expires_at, h.item, 0 from eve.held_slot as h
-where h.queue_id = %(queue)s and h.expires_at < (
-    select max(m.since) from eve.mark as m
-    where m.queue_id = h.queue_id and m.lane = 0 and m.rank = 0)
+select f.queue_id, 0, 0, false, now(), f.seq, 0 from eve.free_slot as f
+where f.queue_id = %(queue)s and f.seq < (
+    select max(m.seq) from eve.slot_mark as m
+    where m.queue_id = f.queue_id and m.pool = f.pool and m.exact)
 union all
 select h.queue_id, 0, 1, false, h.due_at, h.item, 0 from eve.hold as h
 where h.queue_id = %(queue)s and h.due_at < (
@@ -74,7 +74,11 @@ def mark(connection: Connection, queue: int) -> None:
     """What housekeeping does for the marks, more often than once a second."""
     for rank in range(4):
         connection.execute("select eve._advance(%s, 1::smallint, %s::smallint)", [queue, rank])
+        connection.execute("select eve._advance_class(%s, 1, %s::smallint)", [queue, rank])
     connection.execute("select eve._advance_due(%s)", [queue])
+    connection.execute(
+        "select eve._advance_slots(queue_id, pool) from eve.pool where queue_id = %s", [queue]
+    )
     connection.execute("select eve._probe(%s)", [queue])
 
 
@@ -155,7 +159,7 @@ def test_no_item_is_lost_below_a_mark(desk: Desk) -> None:
     submitted: list[int] = []
 
     def submit(connection: Connection, dice: random.Random) -> list[int]:
-        """Some items, in one of the ways in which they become ready: at once, later, by a parent."""
+        """Some items, in one of the ways they become ready: at once, later, by a parent."""
         made: list[int] = []
         for _ in range(dice.randint(1, 3)):
             arguments: dict[str, object] = {"priority_class": dice.randrange(4)}
