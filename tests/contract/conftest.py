@@ -63,9 +63,10 @@ def worlds() -> dict[str, World]:
 @pytest.fixture
 def world(shared: Database, worlds: dict[str, World]) -> Iterator[World]:
     """One world per module and server, at a clock that stands still; roll back what you do."""
-    if shared.name not in worlds:
-        worlds[shared.name] = build(shared, "world")
-    world = worlds[shared.name]
+    here = shared.dsn()  # names repeat from server to server
+    if here not in worlds:
+        worlds[here] = build(shared, "world")
+    world = worlds[here]
     world.desk.clock.set(world.leases["held"].expires_at - timedelta(seconds=500))
     yield world
     audit = world.desk.audit()
