@@ -139,7 +139,10 @@ def test_live_is_replay_is_rebuilt_for_any_history(db: Database, tally: Counter[
             assert answer.clean, answer.faults
             assert db.value(query, [queue_id]) == live
 
-    law()
+    for _ in range(8):  # a rare kind may be missing from one run of examples
+        law()
+        if set(KINDS) <= set(seen):
+            break
     assert set(KINDS) <= set(seen), set(KINDS) - set(seen)
     assert tally["histories"] >= 2000 or SCALE < 1
 
