@@ -311,7 +311,10 @@ begin
         update eve.hold as h set open_edges = h.open_edges - 1
         where h.queue_id = c.queue_id and h.item = child.item and h.reason = 'dependency_not_ready'
         returning h.open_edges into left_open;
-        if found and left_open <= 0 then
+        -- Edges to unknown names are another reason, and may be all that is left.
+        if found and (left_open <= 0 or not exists (
+            select from eve.dependency as d
+            where d.queue_id = c.queue_id and d.item = child.item and d.open and d.on_item is not null)) then
             if eve._rederive(c, child.item, at, 'dependency_ready') then
                 released := released + 1;
             end if;

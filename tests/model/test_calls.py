@@ -34,6 +34,45 @@ select w.item, (w.queue_state).phase, (w.queue_state).token, (w.queue_state).att
     (w.queue_state).version
 from eve.work_item as w where w.queue_id = %s and w.item > 0
 """
+# What a hold says while it is no longer so, and edges that are open though nothing is awaited.
+# (Cycles are walked anew at the door; a hold for one that was broken elsewhere stays until then.)
+UNTIMELY = """
+with q (id) as (values (%s::bigint)), edge as (
+    select d.item, d.on_item is not null as known, (w.queue_state).phase,
+        (p.queue_state).phase = 'verified'
+        or d.needs = 'ended' and (p.queue_state).phase = any (%s)
+        or d.on_item is null and i.item is not null as answered
+    from q join eve.dependency as d on d.queue_id = q.id and d.open
+    join eve.work_item as w on w.queue_id = d.queue_id and w.item = d.item
+    left join eve.work_item as p on p.queue_id = d.queue_id and p.item = d.on_item
+    left join eve.intent as i on i.queue_id = d.queue_id and i.work_id = d.on_work_id
+)
+select e.item, 'an answered edge is open' as fault from edge as e
+where e.phase = 'held' and e.answered
+union all
+select e.item, 'open edges, but it is ' || e.phase from edge as e
+where e.phase in ('ready', 'leased')
+union all
+select h.item, h.reason || ' no more' from q join eve.hold as h on h.queue_id = q.id
+join eve.work_item as w on w.queue_id = h.queue_id and w.item = h.item
+join eve.intent as i on i.queue_id = h.queue_id and i.item = h.item
+join eve.work_class as k on k.queue_id = h.queue_id and k.class_id = w.class_id
+join eve.class_revision as r
+    on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
+where case h.reason
+    when 'unknown_dependency' then not exists (
+        select from edge as e where e.item = h.item and not e.known)
+    when 'dependency_not_ready' then not exists (
+        select from edge as e where e.item = h.item and e.known)
+        or h.open_edges <> (select count(*) from edge as e where e.item = h.item)
+    when 'awaiting_decision' then not exists (
+        select from eve.decision as d
+        where d.queue_id = h.queue_id and d.decision::text = h.ref and d.phase = 'open')
+    when 'replay_class_unknown' then (r.policy).replay_class <> 'unknown'
+        and k.revision > (w.queue_state).revision
+    when 'payload_invalid' then i.payload_size <= (r.policy).payload_limit
+end
+"""
 EVERYTHING = """
 create function public.everything(q bigint) returns text language sql stable as $$
     select md5(concat_ws('/', public.derived(q)::text,
@@ -105,10 +144,12 @@ class Play:
     # Laws
 
     def look(self) -> None:
-        """The audit is clean; no token and no attempt count went back; only this queue moved."""
+        """The audit is clean, holds say what is so, no token and no attempt count went back."""
         other = self.deck.other
         (audit,) = self.db.calls("t_auditor", "eve_audit", queue=self.deck.queue)
         assert audit.clean, audit.faults
+        untimely = self.db.rows(UNTIMELY, [self.deck.queue_id, sorted(ENDED - {"verified"})])
+        assert not untimely, untimely
         for now in self.db.rows(STATES, [self.deck.queue_id]):
             was = self.deck.states.get(now.item)
             if was is not None:
