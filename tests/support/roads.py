@@ -99,6 +99,8 @@ def by_plain(cluster: Cluster, database: str) -> None:
 
 
 def by_extension(cluster: Cluster, database: str) -> None:
+    """Its files are put in place once more: a test run of another checkout may have come between."""
+    build.main(["install", "--sharedir", str(cluster.server.sharedir)])
     cluster.load(database, "create extension eve")
 
 
