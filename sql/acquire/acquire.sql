@@ -62,12 +62,7 @@ begin
     answer.next := eve._next(codes[1], c.queue, item);
     answer.replayed := false;
     if codes[1] = 'concurrency_exhausted' then
-        select h.expires_at into lapses from eve.held_slot as h
-        where h.queue_id = c.queue_id and h.pool = _refused.pool and h.expires_at >= coalesce((
-            select m.since from eve.mark as m
-            where m.queue_id = c.queue_id and m.lane = 0 and m.rank = 0
-            order by m.since desc limit 1), '-infinity')
-        order by h.expires_at limit 1;
+        select min(l.expires_at) into lapses from eve._live_leases(c.queue_id, pool) as l;
         answer.next_at := lapses;
         answer.retry_after := greatest(interval '1 s', least(interval '60 s', lapses - at));
     elsif codes[1] = 'fleet_halted' then
@@ -82,23 +77,17 @@ comment on function eve._refused(eve.caller, bigint, text, eve.door, text[], tim
 
 create function eve._next_at(queue_id bigint)
 returns timestamptz
-language sql
+language plpgsql
 stable
-begin atomic
-    select least(
+as $$
+begin
+    return least(
         (select h.due_at from eve.hold as h
-            where h.queue_id = _next_at.queue_id and h.trigger = 'time' and h.due_at >= coalesce((
-                select m.since from eve.mark as m
-                where m.queue_id = h.queue_id and m.lane = 0 and m.rank = 1
-                order by m.since desc limit 1), '-infinity')
+            where h.queue_id = _next_at.queue_id and h.due_at >= eve._mark(_next_at.queue_id, 1::smallint)
             order by h.due_at limit 1),
-        (select h.expires_at from eve.held_slot as h
-            where h.queue_id = _next_at.queue_id and h.expires_at >= coalesce((
-                select m.since from eve.mark as m
-                where m.queue_id = h.queue_id and m.lane = 0 and m.rank = 0
-                order by m.since desc limit 1), '-infinity')
-            order by h.expires_at limit 1));
-end;
+        (select min(l.expires_at) from eve._live_leases(_next_at.queue_id, null) as l));
+end
+$$;
 
 comment on function eve._next_at(bigint) is
 'The earliest known instant at which something may become ready: a time trigger or a lapsing lease.';
@@ -166,7 +155,7 @@ begin
     end loop;
     door.free := slots <> '{}' or eve._slot_free(c.queue_id, pool);
     if not door.free and door.slots > 0 and read_committed then
-        select r.faults into faults from eve._recover_lapsed(c, at, 16, '[]') as r;
+        select r.faults into faults from eve._recover_lapsed(c, at, 16, pool, '[]') as r;
         if faults <> '[]' then
             raise warning using message = 'eve skipped rows in recovery', detail = faults::text;
         end if;
@@ -296,6 +285,10 @@ begin
         granted := granted + 1;
         if pg_catalog.random() < 0.004 then
             perform eve._advance(c.queue_id, picked.lane, picked.rank);
+            if by_class then
+                perform eve._advance_class(c.queue_id, picked.class_id, picked.rank);
+            end if;
+            perform eve._advance_slots(c.queue_id, pool);
             perform eve._probe(c.queue_id);
         end if;
     end loop;
@@ -352,16 +345,15 @@ returns boolean
 language plpgsql
 as $$
 begin
-    -- From the mark on first: what was taken before it lies behind.
+    -- From the sloppy mark on first: what was taken lies behind.
     return exists (
         select from eve.free_slot as f
-        where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool and f.seq >= coalesce((
-            select m.seq from eve.slot_mark as m
-            where m.queue_id = _slot_free.queue_id and m.pool = _slot_free.pool
-            order by m.seq desc limit 1), 0))
+        where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool
+            and f.seq >= eve._slot_mark(_slot_free.queue_id, _slot_free.pool, false))
         or exists (
             select from eve.free_slot as f
-            where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool);
+            where f.queue_id = _slot_free.queue_id and f.pool = _slot_free.pool
+                and f.seq >= eve._slot_mark(_slot_free.queue_id, _slot_free.pool, true));
 end
 $$;
 

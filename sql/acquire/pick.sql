@@ -71,10 +71,13 @@ begin
                 where r.queue_id = c.queue_id and r.class_id = s.class_id and r.rank = s.rank
                     and r.late = s.late
                     and (r.ready_since, r.item) > (
-                        coalesce(cursor_since[n.place + 1], case when s.late then null else (
-                            select m.since from eve.mark as m
+                        coalesce(cursor_since[n.place + 1], case when s.late then null else greatest(
+                            (select m.since from eve.mark as m
                             where m.queue_id = c.queue_id and m.lane = k.lane and m.rank = s.rank
-                            order by m.since desc limit 1) end, '-infinity'),
+                            order by m.since desc limit 1),
+                            (select m.since from eve.mark as m
+                            where m.queue_id = c.queue_id and m.lane = -s.class_id and m.rank = s.rank
+                            order by m.since desc limit 1)) end, '-infinity'),
                         coalesce(cursor_item[n.place + 1], 0))
                 order by r.ready_since, r.item limit 1
             ) as h

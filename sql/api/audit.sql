@@ -216,7 +216,7 @@ begin
         faults := faults || part;
     end if;
     -- No number is taken twice; free and held slots together are the authorised ones and the surplus of a
-    -- pool that shrank.
+    -- pool that shrank; each is where it is looked for.
     select pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('fault', 'slot',
         'pool', s.pool, 'number', s.number, 'slots', s.slots, 'free', s.free, 'held', s.held))
         order by s.pool, s.number)
@@ -239,6 +239,16 @@ begin
         cross join lateral (select pg_catalog.count(*) as held from eve.held_slot as x
             where x.queue_id = q and x.pool = p.pool) as h
         where p.queue_id = q and f.free + h.held <> p.slots + p.surplus
+        union all
+        -- A lease with a higher number than its pool knows would not be found when it lapses.
+        select h.pool, h.number, null, null, null
+        from eve.held_slot as h
+        join eve.pool as p on p.queue_id = h.queue_id and p.pool = h.pool
+        where h.queue_id = q and h.number > p.numbers
+        union all
+        select f.pool, f.number, null, 1, null
+        from eve.free_slot as f
+        where f.queue_id = q and f.seq < eve._slot_mark(q, f.pool, true)
     ) as s;
     a.slots := case when part is null then 'accounted' else 'off' end;
     faults := faults || coalesce(part, '[]');
@@ -275,7 +285,7 @@ begin
         from eve.ready as r
         where r.queue_id = q and not r.late and r.ready_since < (
             select max(m.since) from eve.mark as m
-            where m.queue_id = r.queue_id and m.lane = r.lane and m.rank = r.rank)
+            where m.queue_id = r.queue_id and m.lane in (r.lane, -r.class_id) and m.rank = r.rank)
         limit 100)
         union all
         select 'trigger off: ' || t.tgname, null

@@ -89,7 +89,8 @@ begin
     end if;
     insert into eve.tick (queue_id, at) values (c.queue_id, greatest(at, c.tick))
     on conflict on constraint tick_pkey do nothing;
-    select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, at_most, faults) as r;
+    select r.recovered, r.faults into answer.recovered, faults
+    from eve._recover_lapsed(c, at, at_most, null, faults) as r;
     -- Free and held slots account for every lease: only when they do not, each item is looked at.
     select coalesce(sum(p.slots + p.surplus), 0)::integer into slots from eve.pool as p where p.queue_id = c.queue_id;
     select count(*)::integer into n from eve.held_slot as h where h.queue_id = c.queue_id;
@@ -172,7 +173,8 @@ begin
     at := eve._clock(c);
     perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
     alone := found;
-    select r.recovered, r.faults into answer.recovered, faults from eve._recover_lapsed(c, at, 10000, faults) as r;
+    select r.recovered, r.faults into answer.recovered, faults
+    from eve._recover_lapsed(c, at, 10000, null, faults) as r;
     select r.recovered, r.faults into n, faults from eve._recover_orphans(c, at, faults) as r;
     answer.recovered := answer.recovered + n;
     answer.repaired := case when alone then eve._repair_slots(c) else 0 end;

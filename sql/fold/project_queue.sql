@@ -53,8 +53,8 @@ begin
                 c.ttl_ceiling, '{}', false, _project_queue.at
             from eve.contract as c;
             insert into eve.keeper (queue_id) values (_project_queue.queue_id);
-            insert into eve.pool (queue_id, pool, slots, paused)
-            select _project_queue.queue_id, 'local', c.local_leases, false from eve.contract as c;
+            insert into eve.pool (queue_id, pool, slots, numbers, paused)
+            select _project_queue.queue_id, 'local', c.local_leases, c.local_leases, false from eve.contract as c;
             insert into eve.free_slot (queue_id, pool, number)
             select _project_queue.queue_id, 'local', n.number
             from eve.contract as c

@@ -19,7 +19,7 @@ comment on table eve.ready is
 
 create table eve.mark (
     queue_id bigint not null,
-    lane smallint not null,
+    lane integer not null,
     rank smallint not null,
     since timestamptz not null,
     xid xid8 not null default pg_current_xact_id(),
@@ -27,17 +27,18 @@ create table eve.mark (
 );
 
 comment on table eve.mark is
-'Insert-only, read highest first: no row that is not late, of that lane and rank, will ever again be older. Lane 0 holds the marks of due leases (0), time triggers (1), deadlines (2), first (3) and second (4) looks. The transaction id is in the key so that nobody waits for the same mark of another.';
+'Insert-only, read highest first: no row that is not late, of that lane and rank, will ever again be older. Negative lanes are classes, for callers who may not run all classes of a lane. Lane 0 holds the marks of time triggers (1), deadlines (2), first (3) and second (4) looks. The transaction id is in the key so that nobody waits for the same mark of another.';
 
 create table eve.probe (
     queue_id bigint not null,
     xid xid8 not null,
     at timestamptz not null,
+    seq bigint not null,
     constraint probe_pkey primary key (queue_id, xid)
 );
 
 comment on table eve.probe is
-'Insert-only pairs of a transaction id and a clock reading before it: once every older transaction has ended, no row older than the reading can appear.';
+'Insert-only pairs of a transaction id and a clock reading before it: once every older transaction has ended, no row older than the reading can appear. The row itself is written in a subtransaction after the sequence of free slots was read: once that one''s elders have ended, no slot with a lower number can appear.';
 
 create function eve._advance(queue_id bigint, lane smallint, rank smallint)
 returns void
@@ -75,6 +76,76 @@ $$;
 comment on function eve._advance(bigint, smallint, smallint) is
 'Move the mark of a lane and rank up to the visible head, as far as the newest settled probe allows.';
 
+create function eve._advance_class(queue_id bigint, class_id integer, rank smallint)
+returns void
+language plpgsql
+as $$
+begin
+    -- As eve._advance, with the head of one class.
+    insert into eve.mark (queue_id, lane, rank, since)
+    select _advance_class.queue_id, -_advance_class.class_id, _advance_class.rank, n.since
+    from (
+        select b.at from eve.probe as b
+        where b.queue_id = _advance_class.queue_id
+            and b.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())
+        order by b.xid desc limit 1
+    ) as p
+    cross join lateral (
+        select coalesce((
+            select m.since from eve.mark as m
+            where m.queue_id = _advance_class.queue_id and m.lane = -_advance_class.class_id
+                and m.rank = _advance_class.rank
+            order by m.since desc limit 1), '-infinity') as was
+    ) as o
+    cross join lateral (
+        select coalesce((
+            select r.ready_since from eve.ready as r
+            where r.queue_id = _advance_class.queue_id and r.class_id = _advance_class.class_id
+                and r.rank = _advance_class.rank and not r.late
+                and r.ready_since >= o.was and r.ready_since < p.at
+            order by r.ready_since limit 1), p.at) as since
+    ) as n
+    where n.since > o.was
+    on conflict on constraint mark_pkey do nothing;
+end
+$$;
+
+comment on function eve._advance_class(bigint, integer, smallint) is
+'Move the mark of a class and rank, which may be far beyond that of its lane where others of the lane wait.';
+
+create function eve._advance_slots(queue_id bigint, pool text)
+returns void
+language plpgsql
+as $$
+begin
+    insert into eve.slot_mark (queue_id, pool, exact, seq)
+    select _advance_slots.queue_id, _advance_slots.pool, true, n.seq
+    from (
+        select b.seq from eve.probe as b
+        where b.queue_id = _advance_slots.queue_id and eve._settled(b.xmin)
+        order by b.xid desc limit 1
+    ) as p
+    cross join lateral (
+        select coalesce((
+            select m.seq from eve.slot_mark as m
+            where m.queue_id = _advance_slots.queue_id and m.pool = _advance_slots.pool and m.exact
+            order by m.seq desc limit 1), 0) as was
+    ) as o
+    cross join lateral (
+        select coalesce((
+            select f.seq from eve.free_slot as f
+            where f.queue_id = _advance_slots.queue_id and f.pool = _advance_slots.pool
+                and f.seq >= o.was and f.seq < p.seq
+            order by f.seq limit 1), p.seq) as seq
+    ) as n
+    where n.seq > o.was
+    on conflict on constraint slot_mark_pkey do nothing;
+end
+$$;
+
+comment on function eve._advance_slots(bigint, text) is
+'Move the exact mark of a pool''s free slots up to the first visible one, as far as the newest settled probe allows.';
+
 create function eve._probe(queue_id bigint)
 returns void
 language plpgsql
@@ -88,14 +159,18 @@ declare
         (select p.at from eve.probe as p
             where p.queue_id = _probe.queue_id and p.xid < pg_catalog.pg_current_xact_id()
             order by p.xid desc limit 1));
+    drawn bigint := (select s.last_value from eve.free_slot_seq as s);
 begin
-    insert into eve.probe (queue_id, xid, at)
-    values (_probe.queue_id, pg_catalog.pg_current_xact_id(), seen)
-    on conflict on constraint probe_pkey do nothing;
+    begin
+        insert into eve.probe (queue_id, xid, at, seq)
+        values (_probe.queue_id, pg_catalog.pg_current_xact_id(), seen, drawn);
+    exception when unique_violation then
+        null;
+    end;
 end
 $$;
 
 comment on function eve._probe(bigint) is
-'Record a clock reading that precedes every row which a later transaction can make ready.';
+'Record a clock reading that precedes every row which a later transaction can make ready, and the place of the slot sequence.';
 
 commit;

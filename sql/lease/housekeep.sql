@@ -15,7 +15,7 @@ end
 $$;
 
 comment on function eve._mark(bigint, smallint) is
-'Where the search for what is due begins: leases (0), time triggers (1), deadlines (2), first (3) and second (4) looks.';
+'Where the search for what is due begins: time triggers (1), deadlines (2), first (3) and second (4) looks.';
 
 create function eve._release_due(
     c eve.caller,
@@ -251,14 +251,10 @@ begin
             select m.since from eve.mark as m
             where m.queue_id = _advance_due.queue_id and m.lane = 0 and m.rank = r.rank
             order by m.since desc limit 1), '-infinity') as was
-        from pg_catalog.generate_series(0, 4) as r (rank)
+        from pg_catalog.generate_series(1, 4) as r (rank)
     ) as o
     cross join lateral (
         select o.rank, coalesce(case o.rank
-            when 0 then (
-                select h.expires_at from eve.held_slot as h
-                where h.queue_id = _advance_due.queue_id and h.expires_at >= o.was and h.expires_at < p.at
-                order by h.expires_at limit 1)
             when 1 then (
                 select h.due_at from eve.hold as h
                 where h.queue_id = _advance_due.queue_id and h.due_at >= o.was and h.due_at < p.at
@@ -285,21 +281,22 @@ end
 $$;
 
 comment on function eve._advance_due(bigint) is
-'Move the marks of due leases, time triggers, deadlines and looks: no earlier instant can appear below them.';
+'Move the marks of time triggers, deadlines and looks: no earlier instant can appear below them.';
 
 create function eve._prune(queue_id bigint)
 returns void
 language plpgsql
 as $$
 begin
-    -- Of what is read highest first, only the newest matter.
+    -- Of what is read highest first, only the newest matter. The caller holds the keeper row: nobody else prunes.
     delete from eve.tick as t where t.queue_id = _prune.queue_id
         and t.at < (select max(k.at) from eve.tick as k where k.queue_id = _prune.queue_id) - interval '10 s';
     delete from eve.mark as m where m.queue_id = _prune.queue_id
         and m.since < (select max(k.since) from eve.mark as k
             where k.queue_id = m.queue_id and k.lane = m.lane and k.rank = m.rank);
     delete from eve.slot_mark as m where m.queue_id = _prune.queue_id
-        and m.seq < (select max(k.seq) from eve.slot_mark as k where k.queue_id = m.queue_id and k.pool = m.pool);
+        and m.seq < (select max(k.seq) from eve.slot_mark as k
+            where k.queue_id = m.queue_id and k.pool = m.pool and k.exact = m.exact);
     delete from eve.probe as p where p.queue_id = _prune.queue_id
         and p.xid < (select max(k.xid) from eve.probe as k
             where k.queue_id = _prune.queue_id
@@ -336,21 +333,23 @@ declare
     done integer;
     budget integer := 16;
     place record;
+    keeps boolean;
 begin
     if at < c.kept + interval '1 s'
         or pg_catalog.current_setting('transaction_isolation') <> 'read committed' then
         return;
     end if;
     perform from eve.keeper as k where k.queue_id = c.queue_id for update skip locked;
+    keeps := found;
     -- A keeper that left its transaction open is passed after three seconds: all that follows skips what is locked.
-    if not found and at < c.kept + interval '3 s' or exists (
+    if not keeps and at < c.kept + interval '3 s' or exists (
         -- Another caller kept house since this one looked at the tick.
         select from eve.tick as t where t.queue_id = c.queue_id and t.at > _housekeep.at - interval '1 s') then
         return;
     end if;
     insert into eve.tick (queue_id, at) values (c.queue_id, _housekeep.at)
     on conflict on constraint tick_pkey do nothing;
-    select r.recovered, r.faults into done, faults from eve._recover_lapsed(c, at, budget, faults) as r;
+    select r.recovered, r.faults into done, faults from eve._recover_lapsed(c, at, budget, null, faults) as r;
     budget := budget - done;
     if budget > 0 then
         select r.released, r.faults into done, faults from eve._release_due(c, at, budget, faults) as r;
@@ -372,8 +371,11 @@ begin
         perform eve._advance(c.queue_id, place.lane, place.rank);
     end loop;
     perform eve._advance_due(c.queue_id);
+    perform eve._advance_slots(c.queue_id, p.pool) from eve.pool as p where p.queue_id = c.queue_id;
     perform eve._probe(c.queue_id);
-    perform eve._prune(c.queue_id);
+    if keeps and pg_catalog.random() < 0.02 then
+        perform eve._prune(c.queue_id);
+    end if;
     if budget < 16 then
         -- What became due here is locked until this transaction ends.
         perform eve._bound_idle(interval '15 min');

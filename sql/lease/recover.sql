@@ -58,6 +58,7 @@ create function eve._recover_lapsed(
     c eve.caller,
     at timestamptz,
     at_most integer,
+    only_pool text,
     inout faults jsonb,
     out recovered integer
 )
@@ -65,36 +66,37 @@ returns record
 language plpgsql
 as $$
 declare
-    lapsed record;
+    lease record;
+    slot record;
 begin
     recovered := 0;
-    for lapsed in
-        select h.item, h.token, h.pool, h.number
-        from eve.held_slot as h
-        where h.queue_id = c.queue_id and h.expires_at <= _recover_lapsed.at
-            and h.expires_at >= coalesce((
-                select m.since from eve.mark as m
-                where m.queue_id = c.queue_id and m.lane = 0 and m.rank = 0
-                order by m.since desc limit 1), '-infinity')
-        order by h.expires_at limit at_most
-        for update skip locked
+    for lease in
+        select l.item, l.token from eve._live_leases(c.queue_id, only_pool) as l
+        where l.expires_at <= _recover_lapsed.at
+        order by l.expires_at, l.item limit at_most
     loop
-        -- One bad row is reported and skipped.
+        -- One bad row is reported and skipped; so is one that was renewed or taken meanwhile.
         begin
             delete from eve.held_slot as h
-            where h.queue_id = c.queue_id and h.item = lapsed.item and h.token = lapsed.token;
-            perform eve._recover_one(c, lapsed.item, lapsed.token, 'lease_expired', at);
-            perform eve._put_slot(c.queue_id, lapsed.pool, lapsed.number);
+            where h.queue_id = c.queue_id and h.item = lease.item and h.token = (
+                select k.token from eve.held_slot as k
+                where k.queue_id = c.queue_id and k.item = lease.item and k.token = lease.token
+                    and k.expires_at <= _recover_lapsed.at
+                for update skip locked)
+            returning h.pool, h.number into slot;
+            continue when slot.pool is null;
+            perform eve._recover_one(c, lease.item, lease.token, 'lease_expired', at);
+            perform eve._put_slot(c.queue_id, slot.pool, slot.number);
             recovered := recovered + 1;
         exception when others then
             faults := faults || pg_catalog.jsonb_build_object(
-                'item', lapsed.item, 'act', 'lease_expired', 'sqlstate', sqlstate, 'because', sqlerrm);
+                'item', lease.item, 'act', 'lease_expired', 'sqlstate', sqlstate, 'because', sqlerrm);
         end;
     end loop;
 end
 $$;
 
-comment on function eve._recover_lapsed(eve.caller, timestamptz, integer, jsonb) is
+comment on function eve._recover_lapsed(eve.caller, timestamptz, integer, text, jsonb) is
 'Recover lapsed leases, oldest first; rows that others lock are skipped, rows that fail are reported.';
 
 create function eve._recover_orphans(c eve.caller, at timestamptz, inout faults jsonb, out recovered integer)
@@ -187,6 +189,12 @@ begin
         end if;
         repaired := repaired + pg_catalog.abs(place.missing);
     end loop;
+    update eve.pool as p set numbers = h.number
+    from (
+        select x.pool, max(x.number) as number from eve.held_slot as x
+        where x.queue_id = c.queue_id group by x.pool
+    ) as h
+    where p.queue_id = c.queue_id and p.pool = h.pool and p.numbers < h.number;
     return repaired;
 end
 $$;

@@ -6,6 +6,7 @@ create table eve.pool (
     pool text not null,
     slots integer not null,
     surplus integer not null default 0,
+    numbers integer not null default 0,
     decision bigint,
     paused boolean not null,
     constraint pool_pkey primary key (queue_id, pool),
@@ -17,7 +18,7 @@ create table eve.pool (
 );
 
 comment on table eve.pool is
-'The pools of a queue and their authorised slots; without an accepted spend decision a pool other than local has none. surplus counts the leases that a shrunken pool still waits for: as many slots are not put back. Free and held slots are slots and surplus together.';
+'The pools of a queue and their authorised slots; without an accepted spend decision a pool other than local has none. surplus counts the leases that a shrunken pool still waits for: as many slots are not put back. Free and held slots are slots and surplus together; none has a number above numbers.';
 
 create sequence eve.free_slot_seq as bigint;
 
@@ -37,12 +38,14 @@ comment on table eve.free_slot is
 create table eve.slot_mark (
     queue_id bigint not null,
     pool text not null,
+    exact boolean not null,
     seq bigint not null,
-    constraint slot_mark_pkey primary key (queue_id, pool, seq)
+    xid xid8 not null default pg_current_xact_id(),
+    constraint slot_mark_pkey primary key (queue_id, pool, exact, seq, xid)
 );
 
 comment on table eve.slot_mark is
-'Where the search for a free slot starts: insert-only, read highest first, sloppy by design (a miss looks once from the beginning).';
+'Where the search for a free slot starts: insert-only, read highest first. The first look starts at a sloppy mark; one that finds nothing looks once more from the exact one, below which no free slot is or will ever be.';
 
 create table eve.held_slot (
     queue_id bigint not null,
@@ -58,42 +61,64 @@ create table eve.held_slot (
 )
 with (fillfactor = 80);
 
-create index held_slot_expires_at on eve.held_slot (queue_id, expires_at);
+create index held_slot_number on eve.held_slot (queue_id, pool, number, acquired_at);
 
 comment on table eve.held_slot is
-'One row a live lease, and its fence: locked FOR KEY SHARE it lets a renewal pass, makes an end wait and a recovery skip.';
+'One row a live lease, and its fence: locked FOR KEY SHARE it lets a renewal pass, makes an end wait and a recovery skip. Live rows are found by the numbers that are not free, the newest of each first; no index is touched by a renewal.';
+
+create type eve.lapse as (
+    item bigint,
+    token bigint,
+    expires_at timestamptz
+);
+
+comment on type eve.lapse is 'A lease and when it lapses.';
+
+create function eve._slot_mark(queue_id bigint, pool text, exact boolean)
+returns bigint
+language plpgsql
+stable
+as $$
+begin
+    return coalesce((
+        select m.seq from eve.slot_mark as m
+        where m.queue_id = _slot_mark.queue_id and m.pool = _slot_mark.pool and m.exact = _slot_mark.exact
+        order by m.seq desc limit 1), 0);
+end
+$$;
+
+comment on function eve._slot_mark(bigint, text, boolean) is
+'The newest mark of a pool''s free slots: sloppy, or exact.';
 
 create function eve._take_slot(queue_id bigint, pool text)
 returns integer
 language plpgsql
 as $$
 declare
-    mark bigint;
+    mark bigint := eve._slot_mark(queue_id, pool, false);
+    again boolean := false;
     taken record;
 begin
-    select m.seq into mark from eve.slot_mark as m
-    where m.queue_id = _take_slot.queue_id and m.pool = _take_slot.pool
-    order by m.seq desc limit 1;
     loop
         delete from eve.free_slot as f
         where f.queue_id = _take_slot.queue_id and f.pool = _take_slot.pool and f.seq = (
             select s.seq from eve.free_slot as s
-            where s.queue_id = _take_slot.queue_id and s.pool = _take_slot.pool
-                and s.seq >= coalesce(mark, 0)
+            where s.queue_id = _take_slot.queue_id and s.pool = _take_slot.pool and s.seq >= mark
             order by s.seq limit 1 for update skip locked)
         returning f.seq, f.number into taken;
         if taken.seq is null then
-            exit when mark is null;
-            mark := null;
+            exit when again;
+            again := true;
+            mark := eve._slot_mark(queue_id, pool, true);
             continue;
         end if;
         -- A slot that a shrunken pool has too many is dropped, not used.
         update eve.pool as p set surplus = p.surplus - 1
         where p.queue_id = _take_slot.queue_id and p.pool = _take_slot.pool and p.surplus > 0;
         if not found then
-            if taken.seq > coalesce(mark, 0) + 200 then
-                insert into eve.slot_mark (queue_id, pool, seq)
-                values (_take_slot.queue_id, _take_slot.pool, taken.seq)
+            if taken.seq > mark + 200 then
+                insert into eve.slot_mark (queue_id, pool, exact, seq)
+                values (_take_slot.queue_id, _take_slot.pool, false, taken.seq)
                 on conflict on constraint slot_mark_pkey do nothing;
             end if;
             return taken.number;
@@ -123,6 +148,40 @@ $$;
 comment on function eve._put_slot(bigint, text, integer) is
 'Put a slot back at the end of its lease, unless the pool has shrunk and waits for leases to end.';
 
+create function eve._live_leases(queue_id bigint, pool text)
+returns setof eve.lapse
+language plpgsql
+stable
+as $$
+declare
+    place record;
+    taken integer[];
+begin
+    for place in
+        select p.pool, p.numbers from eve.pool as p
+        where p.queue_id = _live_leases.queue_id and (_live_leases.pool is null or p.pool = _live_leases.pool)
+    loop
+        taken := array(
+            select n.number from pg_catalog.generate_series(1, place.numbers) as n (number)
+            except
+            select f.number from eve.free_slot as f
+            where f.queue_id = _live_leases.queue_id and f.pool = place.pool
+                and f.seq >= eve._slot_mark(_live_leases.queue_id, place.pool, true));
+        return query
+            select h.item, h.token, h.expires_at
+            from pg_catalog.unnest(taken) as n (number)
+            cross join lateral (
+                select k.item, k.token, k.expires_at from eve.held_slot as k
+                where k.queue_id = _live_leases.queue_id and k.pool = place.pool and k.number = n.number
+                order by k.acquired_at desc limit 1
+            ) as h;
+    end loop;
+end
+$$;
+
+comment on function eve._live_leases(bigint, text) is
+'The lease rows of a pool, or of all: for each number that is not free the newest. It passes no dead rows but those of a number''s last ends.';
+
 create function eve._add_slots(queue_id bigint, pool text, many integer)
 returns void
 language sql
@@ -140,10 +199,16 @@ begin atomic
             where h.queue_id = _add_slots.queue_id and h.pool = _add_slots.pool
                 and h.number = n.number)
     order by n.number limit _add_slots.many;
+    update eve.pool as p
+    set numbers = greatest(
+        p.numbers,
+        (select max(f.number) from eve.free_slot as f where f.queue_id = p.queue_id and f.pool = p.pool),
+        (select max(h.number) from eve.held_slot as h where h.queue_id = p.queue_id and h.pool = p.pool))
+    where p.queue_id = _add_slots.queue_id and p.pool = _add_slots.pool;
 end;
 
 comment on function eve._add_slots(bigint, text, integer) is
-'Add free slots under the lowest numbers that are neither free nor held.';
+'Add free slots under the lowest numbers that are neither free nor held, and note the highest number in use.';
 
 create function eve._drop_slots(queue_id bigint, pool text, many integer)
 returns integer

@@ -40,7 +40,8 @@ comment on table eve.keeper is
 create table eve.tick (
     queue_id bigint not null,
     at timestamptz not null,
-    constraint tick_pkey primary key (queue_id, at)
+    xid xid8 not null default pg_current_xact_id(),
+    constraint tick_pkey primary key (queue_id, at, xid)
 );
 
 comment on table eve.tick is

@@ -105,7 +105,7 @@ create function public.derived(q bigint) returns jsonb language sql stable as $$
             from eve.hold as h where h.queue_id = q),
         'held_slot', (select jsonb_agg(to_jsonb(s) order by s.item)
             from eve.held_slot as s where s.queue_id = q),
-        'pool', (select jsonb_agg(to_jsonb(p) || jsonb_build_object('free', (
+        'pool', (select jsonb_agg(to_jsonb(p) - 'numbers' || jsonb_build_object('free', (
                 select count(*) from eve.free_slot as f
                 where f.queue_id = q and f.pool = p.pool)) order by p.pool)
             from eve.pool as p where p.queue_id = q))

@@ -282,3 +282,23 @@ def test_a_pause_and_an_acquisition_do_not_wait(
     op.execute("commit")
     a.execute("rollback")
     assert not desk.acquire().granted
+
+
+def test_a_keeper_that_leaves_its_transaction_open_is_passed(desk: Desk, session: Open) -> None:
+    """Others come by, seconds later: none of them waits, and what becomes due is done."""
+    items = lapsed(desk, 2)
+    a, b = session("t_worker"), session("t_worker2")
+    a.execute("begin")
+    a.call("eve_acquire", queue="q", worker="a", pool="local")
+    desk.approve("cloud", 8)
+    later = desk.item()
+    desk.lease(item=later)
+    b.execute("set lock_timeout to '5 s'")
+    for _ in range(6):
+        desk.clock.advance(200)
+        b.call("eve_acquire", queue="q", worker="b", pool="local")
+    assert "lease_expired" in desk.kinds(later)
+    a.execute("rollback")
+    desk.sweep()
+    for item in items:
+        assert "lease_expired" in desk.kinds(item)

@@ -2,6 +2,8 @@
 begin;
 
 drop function eve._probe(bigint);
+drop function eve._advance_slots(bigint, text);
+drop function eve._advance_class(bigint, integer, smallint);
 drop function eve._advance(bigint, smallint, smallint);
 drop table eve.probe;
 drop table eve.mark;

@@ -3,7 +3,7 @@ begin;
 
 drop function eve._repair_slots(eve.caller);
 drop function eve._recover_orphans(eve.caller, timestamptz, jsonb);
-drop function eve._recover_lapsed(eve.caller, timestamptz, integer, jsonb);
+drop function eve._recover_lapsed(eve.caller, timestamptz, integer, text, jsonb);
 drop function eve._recover_one(eve.caller, bigint, bigint, text, timestamptz);
 
 commit;

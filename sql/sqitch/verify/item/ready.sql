@@ -5,9 +5,11 @@ select 1 / (obj_description('eve.ready'::regclass, 'pg_class') is not null)::int
 select 1 / (obj_description('eve.mark'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.probe'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve._advance(bigint, smallint, smallint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._advance_class(bigint, integer, smallint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._advance_slots(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._probe(bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select queue_id, lane, rank, late, ready_since, item, class_id from eve.ready where false;
 select queue_id, lane, rank, since, xid from eve.mark where false;
-select queue_id, xid, at from eve.probe where false;
+select queue_id, xid, at, seq from eve.probe where false;
 
 rollback;

@@ -2,7 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve._recover_one(eve.caller, bigint, bigint, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._recover_lapsed(eve.caller, timestamptz, integer, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._recover_lapsed(eve.caller, timestamptz, integer, text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._recover_orphans(eve.caller, timestamptz, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._repair_slots(eve.caller)'::regprocedure, 'pg_proc') is not null)::int;
 

@@ -6,14 +6,17 @@ select 1 / (obj_description('eve.free_slot_seq'::regclass, 'pg_class') is not nu
 select 1 / (obj_description('eve.free_slot'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.slot_mark'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.held_slot'::regclass, 'pg_class') is not null)::int;
+select 1 / (obj_description('eve.lapse'::regtype, 'pg_type') is not null)::int;
+select 1 / (obj_description('eve._slot_mark(bigint, text, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._take_slot(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._put_slot(bigint, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._live_leases(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._add_slots(bigint, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._drop_slots(bigint, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._resize_pool(bigint, text, integer, bigint)'::regprocedure, 'pg_proc') is not null)::int;
-select queue_id, pool, slots, surplus, decision, paused from eve.pool where false;
+select queue_id, pool, slots, surplus, numbers, decision, paused from eve.pool where false;
 select queue_id, pool, seq, number from eve.free_slot where false;
-select queue_id, pool, seq from eve.slot_mark where false;
+select queue_id, pool, exact, seq, xid from eve.slot_mark where false;
 select queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at from eve.held_slot where false;
 
 rollback;

@@ -7,6 +7,6 @@ select 1 / (obj_description('eve.keeper'::regclass, 'pg_class') is not null)::in
 select 1 / (obj_description('eve.tick'::regclass, 'pg_class') is not null)::int;
 select queue_id, name, durability, aging_interval, request_retention, default_pool, epoch, halted, ttl_floor, ttl_ceiling, lanes, restricted, created_at from eve.queue where false;
 select queue_id from eve.keeper where false;
-select queue_id, at from eve.tick where false;
+select queue_id, at, xid from eve.tick where false;
 
 rollback;
