@@ -99,7 +99,7 @@ def by_plain(cluster: Cluster, database: str) -> None:
 
 
 def by_extension(cluster: Cluster, database: str) -> None:
-    """Its files are put in place once more: a test run of another checkout may have come between."""
+    """Its files are put in place once more: another checkout's test run may have come between."""
     build.main(["install", "--sharedir", str(cluster.server.sharedir)])
     cluster.load(database, "create extension eve")
 
