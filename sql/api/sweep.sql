@@ -137,8 +137,11 @@ begin
         perform eve._advance(c.queue_id, place.lane, place.rank);
     end loop;
     perform eve._advance_due(c.queue_id);
+    perform eve._advance_slots(c.queue_id, p.pool) from eve.pool as p where p.queue_id = c.queue_id;
     perform eve._probe(c.queue_id);
-    perform eve._prune(c.queue_id);
+    if alone then
+        perform eve._prune(c.queue_id);
+    end if;
     answer.faults := faults;
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answer));

@@ -199,6 +199,7 @@ begin atomic
             where h.queue_id = _add_slots.queue_id and h.pool = _add_slots.pool
                 and h.number = n.number)
     order by n.number limit _add_slots.many;
+    -- An update in any case: who counted in an older snapshot gets 40001 instead of adding the same again.
     update eve.pool as p
     set numbers = greatest(
         p.numbers,

@@ -245,3 +245,27 @@ def step(
     if dice.random() < 0.3:
         pause.wait(dice.random() * 0.01)
     return rows
+
+
+@pytest.mark.parametrize("verb", ["eve_sweep", "eve_recover"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_lost_slot_is_put_back_once(desk: Desk, session: Open, verb: str, level: str) -> None:
+    """Two who miss it, the second in an old snapshot."""
+    desk.approve("cloud", 2)
+    desk.db.rows(
+        "delete from eve.free_slot where queue_id = %s and pool = 'cloud' and number = 2",
+        [desk.id],
+    )
+    a, b = session("t_operator"), session("t_operator")
+    b.execute(f"begin isolation level {level}")
+    b.execute("select count(*) from pg_class")
+    assert a.call(verb, queue="q").repaired == 1
+    try:
+        assert b.call(verb, queue="q").repaired == 0
+        b.execute("commit")
+    except psycopg.errors.SerializationFailure:
+        b.execute("rollback")
+    account(desk)
+    for _ in range(3):
+        desk.item()
+    assert [desk.acquire().granted for _ in range(3)] == [True, True, False]
