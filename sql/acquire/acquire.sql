@@ -284,10 +284,12 @@ begin
         end if;
         granted := granted + 1;
         if pg_catalog.random() < 0.004 then
-            perform eve._advance(c.queue_id, picked.lane, picked.rank);
-            if by_class then
-                perform eve._advance_class(c.queue_id, picked.class_id, picked.rank);
-            end if;
+            for rank in 0..3 loop
+                perform eve._advance(c.queue_id, picked.lane, rank::smallint);
+                if by_class then
+                    perform eve._advance_class(c.queue_id, picked.class_id, rank::smallint);
+                end if;
+            end loop;
             perform eve._advance_slots(c.queue_id, pool);
             perform eve._probe(c.queue_id);
         end if;

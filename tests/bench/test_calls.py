@@ -1,4 +1,4 @@
-"""Server time of a call, against a bare SKIP LOCKED table in the same run; and where a turn spends it.
+"""Server time of a call, against a bare SKIP LOCKED table in the same run; where a turn spends it.
 
 Each call is made in a loop inside the server, a commit each, so that neither client nor network is
 in the figure; `fsync` is off, so that the disk is not either. The kinds take turns in short rounds.
@@ -150,7 +150,7 @@ def test_server_time_of_a_call(desk: Desk, tell: Tell) -> None:
 
 
 def test_where_a_turn_spends_its_time(desk: Desk, tell: Tell) -> None:
-    """By the profiler of plpgsql_check, statement by statement; a statement includes what it calls."""
+    """By the profiler of plpgsql_check: a statement includes what it calls."""
     db = desk.db
     if not db.rows("select 1 from pg_available_extensions where name = 'plpgsql_check'"):
         tell("profile", note="plpgsql_check is not installed")
