@@ -27,7 +27,9 @@ PHASES = tuple(dict.fromkeys(
     phase for kind, sources, targets in TABLE if kind not in OF_THE_QUEUE
     for phase in f"{sources} {targets}".split() if phase not in "-="
 ))  # fmt: skip
-TARGETS = {kind: targets.split() for kind, _, targets in TABLE}
+TARGETS: dict[str, list[str]] = {}  # a kind may have several rows
+for _kind, _, _targets in TABLE:
+    TARGETS.setdefault(_kind, []).extend(_targets.split())
 ENDING = words("verified rejected expired cancelled coalesced dead imported purged")
 
 WORDS = ("w", "worker 1", "zoé", "漢字", "a\\b", 'say "no"', "x" * 300, "\U0001f41d")
