@@ -53,6 +53,9 @@ begin
         select * from (values
             -- verb                    producer worker verifier operator human auditor
             ('eve_submit',             'producer worker operator'),
+            ('eve_measure',            'operator'),
+            ('eve_set_health',         'operator'),
+            ('eve_recheck',            'operator'),
             ('eve_cancel',             'producer operator human'),
             ('eve_acquire',            'worker'),
             ('eve_turn',               'worker'),

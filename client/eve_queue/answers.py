@@ -348,3 +348,42 @@ class StatsAnswer(Answer):
     phase: str
     items: int
     oldest_since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationAnswer(Answer):
+    """Answer of eve_measure, a row a class: what was measured in one window (items, bytes, ages,
+    counts of the window, slots), the expected start delay, the drain, and how many waiting
+    items the observation settled. Null is what could not be measured.
+    """
+
+    _select: ClassVar[LiteralString] = (
+        "r.class as class_, r.observed_at, r.freshness_limit, r.measured, r.queued_items, "
+        "r.queued_bytes, r.stored_items, r.stored_bytes, r.eligible_items, "
+        "r.oldest_eligible_age, r.arrivals, r.completions, r.in_flight, r.worker_limit, "
+        "r.reserved_capacity, cast(r.dependency_health as text), r.start_delay, r.estimator, "
+        "r.drain, r.released, r.replayed"
+    )
+    _json: ClassVar[frozenset[str]] = frozenset({"dependency_health"})
+
+    class_: str
+    observed_at: datetime
+    freshness_limit: timedelta
+    measured: timedelta
+    queued_items: int
+    queued_bytes: int
+    stored_items: int
+    stored_bytes: int
+    eligible_items: int
+    oldest_eligible_age: timedelta | None
+    arrivals: int
+    completions: int
+    in_flight: int
+    worker_limit: int
+    reserved_capacity: int
+    dependency_health: Any
+    start_delay: timedelta | None
+    estimator: str
+    drain: str
+    released: int
+    replayed: bool

@@ -23,6 +23,7 @@ from .answers import (
     FinishAnswer,
     ItemAnswer,
     LeaseAnswer,
+    ObservationAnswer,
     StatsAnswer,
     SweepAnswer,
     TurnAnswer,
@@ -75,8 +76,10 @@ def define_class(
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Give a class a new immutable policy revision from a preset and a document of fields
-    (attributes of eve.policy). Refuses unknown fields and values out of range (22023). Items
-    that waited for a policy are looked at again.
+    (attributes of eve.policy; schema: a JSON Schema 2020-12; declared: answers in words). The
+    detail names the questions that stay unanswered; only the replay class must be said. Refuses
+    unknown fields and values out of range (22023). Items that waited for a policy are looked at
+    again.
 
     Left out: preset 'job'.
     """
@@ -99,10 +102,11 @@ def define_pool(
     queue: str,
     pool: str,
     *,
+    classes: Sequence[str] | None = None,
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
-    """Define a pool. It admits nothing until a human accepted its spend. Refuses a taken name
-    (42710).
+    """Define a pool, reserved for the classes named where any are. It admits nothing until a human
+    accepted its spend. Refuses a taken name (42710).
     """
     return call(
         "eve_define_pool",
@@ -111,6 +115,7 @@ def define_pool(
         given=(
             ("queue", "text", queue),
             ("pool", "text", pool),
+            ("classes", "text[]", classes),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -1035,6 +1040,84 @@ def recover(
     )
 
 
+def measure(
+    queue: str,
+    class_: str | None = None,
+    *,
+    idempotency_key: str | None = None,
+) -> Call[list[ObservationAnswer]]:
+    """Measure the capacity of a class, or of each: all fields in one window, kept as evidence, and
+    judge again what waits for it. Refuses an unknown class (P0002).
+    """
+    return call(
+        "eve_measure",
+        ObservationAnswer,
+        many=True,
+        given=(
+            ("queue", "text", queue),
+            ("class", "text", class_),
+            ("idempotency_key", "text", idempotency_key),
+        ),
+    )
+
+
+def set_health(
+    queue: str,
+    dependency: str,
+    health: str,
+    *,
+    capacity: int | None = None,
+    observed_at: datetime | None = None,
+    valid_for: timedelta | str | None = None,
+    detail: Json = None,
+    idempotency_key: str | None = None,
+) -> Call[ActAnswer]:
+    """Tell the queue how an outside dependency is: healthy, saturated or unhealthy, believed for
+    valid_for; capacity bounds the live leases that use it. Judges again what waits for it.
+    Refuses other words and instants to come (22023).
+
+    Left out: valid_for '5 min'.
+    """
+    return call(
+        "eve_set_health",
+        ActAnswer,
+        many=False,
+        given=(
+            ("queue", "text", queue),
+            ("dependency", "text", dependency),
+            ("health", "text", health),
+            ("capacity", "integer", capacity),
+            ("observed_at", "timestamptz", observed_at),
+            ("valid_for", "interval", valid_for),
+            ("detail", "jsonb", detail),
+            ("idempotency_key", "text", idempotency_key),
+        ),
+    )
+
+
+def recheck(
+    queue: str,
+    item: int | None = None,
+    *,
+    work_id: str | None = None,
+    idempotency_key: str | None = None,
+) -> Call[ActAnswer]:
+    """Judge again what one item, or the first 10000 waiting ones, wait for: holds whose reason no
+    longer stands are released, what became useless expires. Refuses an unknown item (P0002).
+    """
+    return call(
+        "eve_recheck",
+        ActAnswer,
+        many=False,
+        given=(
+            ("queue", "text", queue),
+            ("item", "bigint", item),
+            ("work_id", "text", work_id),
+            ("idempotency_key", "text", idempotency_key),
+        ),
+    )
+
+
 def settle_import(
     queue: str,
     decision: int,
@@ -1219,6 +1302,9 @@ FUNCTIONS: Mapping[str, Callable[..., Call[Any]]] = {
     "eve_new_epoch": new_epoch,
     "eve_sweep": sweep,
     "eve_recover": recover,
+    "eve_measure": measure,
+    "eve_set_health": set_health,
+    "eve_recheck": recheck,
     "eve_settle_import": settle_import,
     "eve_item": item,
     "eve_history": history,

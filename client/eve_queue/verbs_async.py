@@ -20,6 +20,7 @@ from .answers import (
     FinishAnswer,
     ItemAnswer,
     LeaseAnswer,
+    ObservationAnswer,
     StatsAnswer,
     SweepAnswer,
     TurnAnswer,
@@ -80,8 +81,10 @@ class AsyncVerbs(ABC):
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Give a class a new immutable policy revision from a preset and a document of fields
-        (attributes of eve.policy). Refuses unknown fields and values out of range (22023).
-        Items that waited for a policy are looked at again.
+        (attributes of eve.policy; schema: a JSON Schema 2020-12; declared: answers in words).
+        The detail names the questions that stay unanswered; only the replay class must be said.
+        Refuses unknown fields and values out of range (22023). Items that waited for a policy
+        are looked at again.
 
         Left out: preset 'job'.
         """
@@ -100,12 +103,15 @@ class AsyncVerbs(ABC):
         self,
         pool: str,
         *,
+        classes: Sequence[str] | None = None,
         idempotency_key: str | None = None,
     ) -> ActAnswer:
-        """Define a pool. It admits nothing until a human accepted its spend. Refuses a taken name
-        (42710).
+        """Define a pool, reserved for the classes named where any are. It admits nothing until a
+        human accepted its spend. Refuses a taken name (42710).
         """
-        return await self.call(calls.define_pool(self.name, pool, idempotency_key=idempotency_key))
+        return await self.call(
+            calls.define_pool(self.name, pool, classes=classes, idempotency_key=idempotency_key)
+        )
 
     async def grant_access(
         self,
@@ -778,6 +784,62 @@ class AsyncVerbs(ABC):
         lease row, superseded. Each by its own event, guarded by the lease observed.
         """
         return await self.call(calls.recover(self.name, idempotency_key))
+
+    async def measure(
+        self,
+        class_: str | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> list[ObservationAnswer]:
+        """Measure the capacity of a class, or of each: all fields in one window, kept as evidence,
+        and judge again what waits for it. Refuses an unknown class (P0002).
+        """
+        return await self.call(calls.measure(self.name, class_, idempotency_key=idempotency_key))
+
+    async def set_health(
+        self,
+        dependency: str,
+        health: str,
+        *,
+        capacity: int | None = None,
+        observed_at: datetime | None = None,
+        valid_for: timedelta | str | None = None,
+        detail: Json = None,
+        idempotency_key: str | None = None,
+    ) -> ActAnswer:
+        """Tell the queue how an outside dependency is: healthy, saturated or unhealthy, believed
+        for valid_for; capacity bounds the live leases that use it. Judges again what waits for
+        it. Refuses other words and instants to come (22023).
+
+        Left out: valid_for '5 min'.
+        """
+        return await self.call(
+            calls.set_health(
+                self.name,
+                dependency,
+                health,
+                capacity=capacity,
+                observed_at=observed_at,
+                valid_for=valid_for,
+                detail=detail,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    async def recheck(
+        self,
+        item: int | None = None,
+        *,
+        work_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ActAnswer:
+        """Judge again what one item, or the first 10000 waiting ones, wait for: holds whose reason
+        no longer stands are released, what became useless expires. Refuses an unknown item
+        (P0002).
+        """
+        return await self.call(
+            calls.recheck(self.name, item, work_id=work_id, idempotency_key=idempotency_key)
+        )
 
     async def settle_import(
         self,

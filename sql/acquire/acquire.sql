@@ -182,6 +182,12 @@ begin
             when k.class_paused then 'class is paused'
             when (k.policy).pools is not null and pool <> all ((k.policy).pools)
                 then 'class may not run in this pool'
+            when exists (
+                select from eve.pool as p
+                where p.queue_id = c.queue_id and p.pool = _acquire.pool and k.class <> all (p.classes))
+                then 'pool is reserved for other classes'
+            when eve._downstream(c.queue_id, k.policy, at) like '%is unhealthy'
+                then eve._downstream(c.queue_id, k.policy, at)
             when classes is not null and k.class <> all (classes)
                 then 'class is not one of those asked for'
             when (k.state).phase = 'ready' and picked.item is null
@@ -189,6 +195,7 @@ begin
             when (k.state).phase = 'ready'
                 then nullif(eve._condemn(c, k, at), 'max attempts exceeded')
         end;
+        door.saturated := nullif(eve._downstream(c.queue_id, k.policy, at), door.blocked);
         codes := eve._gates(door);
         if codes is null then
             picked.slot := coalesce(slots[1], eve._take_slot(c.queue_id, pool));
@@ -219,7 +226,15 @@ begin
     end if;
     if classes is not null or c.restricted then
         by_class := true;
-        streams := eve._runnable(c, classes, pool);
+        streams := eve._runnable(c, classes, pool, at);
+        if streams = '{}' then
+            door.saturated := eve._starved(c, classes, at);
+            if door.saturated is not null then
+                perform eve._put_slots(c, pool, slots);
+                return next eve._refused(c, null, pool, door, array['concurrency_exhausted'], at);
+                return;
+            end if;
+        end if;
     end if;
     while granted < max_items and condemned < 16 and pg_catalog.cardinality(streams) > 0 loop
         picked := eve._pick(c, streams, by_class, at, pool, slots[given + 1], ttl is null);
@@ -362,7 +377,7 @@ $$;
 comment on function eve._slot_free(bigint, text) is
 'Whether a free slot of the pool is visible. Volatile: each call sees what has committed.';
 
-create function eve._runnable(c eve.caller, classes text[], pool text)
+create function eve._runnable(c eve.caller, classes text[], pool text, at timestamptz)
 returns integer[]
 language plpgsql
 stable
@@ -385,12 +400,37 @@ begin
             on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
         where w.queue_id = c.queue_id and not w.paused
             and (classes is null or w.name = any (classes))
-            and ((r.policy).pools is null or pool = any ((r.policy).pools)));
+            and ((r.policy).pools is null or pool = any ((r.policy).pools))
+            and not exists (
+                select from eve.pool as p
+                where p.queue_id = c.queue_id and p.pool = _runnable.pool and w.name <> all (p.classes))
+            and eve._downstream(c.queue_id, r.policy, _runnable.at) is null);
 end
 $$;
 
-comment on function eve._runnable(eve.caller, text[], text) is
-'The classes that may run now: not paused, asked for, allowed in the pool. Refuses an unknown class with P0002.';
+comment on function eve._runnable(eve.caller, text[], text, timestamptz) is
+'The classes that may run now: not paused, asked for, allowed in the pool, with outside dependencies that can take work. Refuses an unknown class with P0002.';
+
+create function eve._starved(c eve.caller, classes text[], at timestamptz)
+returns text
+language plpgsql
+stable
+as $$
+begin
+    return (
+        select d.why
+        from eve.work_class as w
+        join eve.class_revision as r
+            on r.queue_id = w.queue_id and r.class_id = w.class_id and r.revision = w.revision
+        cross join lateral eve._downstream(c.queue_id, r.policy, _starved.at) as d (why)
+        where w.queue_id = c.queue_id and not w.paused and (classes is null or w.name = any (classes))
+            and d.why is not null
+        order by w.class_id limit 1);
+end
+$$;
+
+comment on function eve._starved(eve.caller, text[], timestamptz) is
+'Which outside dependency keeps a class that was asked for from running, where none may run.';
 
 create function eve._nothing_ready(c eve.caller, pool text)
 returns eve.acquisition_answer

@@ -5,9 +5,9 @@ create function eve._gate_concurrency(door eve.door)
 returns boolean
 language sql
 immutable
-return not (door).free;
+return not (door).free or (door).saturated is not null;
 
 comment on function eve._gate_concurrency(eve.door) is
-'Gate concurrency_exhausted: true refuses. No slot of the pool is free.';
+'Gate concurrency_exhausted: true refuses. No slot of the pool is free, or what the class depends on takes no more work.';
 
 commit;

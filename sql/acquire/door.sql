@@ -14,6 +14,7 @@ create type eve.door as (
     gated_hold boolean,
     slots integer,
     free boolean,
+    saturated text,
     unknown_edges text[],
     cycle text[],
     open_edges text[]

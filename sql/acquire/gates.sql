@@ -41,6 +41,7 @@ return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
     'refusals', pg_catalog.to_jsonb(_door_detail.codes),
     'phase', (door).phase,
     'blocked', (door).blocked,
+    'saturated', (door).saturated,
     'attempts', case when 'retry_budget_exhausted' = any (_door_detail.codes) then (door).attempts end,
     'budget', case when 'retry_budget_exhausted' = any (_door_detail.codes) then (door).budget end,
     'ttl_floor_s', case when 'lease_ttl_out_of_range' = any (_door_detail.codes)

@@ -65,6 +65,14 @@ begin
     if eve._tombstone(c.queue_id, k.cancellation_identity, k.submitter) then
         return 'intent_cancelled';
     end if;
+    if (k.policy).schema_digest is not null and (k.state).revision <> k.revision then
+        -- Judged anew under the present revision; nobody able to say is no pass.
+        case eve._payload_now(c.queue_id, k.item) ->> 'verdict'
+            when 'invalid' then return 'payload_invalid';
+            when 'unavailable' then return 'validator_unavailable';
+            else null;
+        end case;
+    end if;
     return case
         when at + greatest(k.margin, (k.policy).completion_margin) >= k.deadline then 'deadline_passed'
         when at >= k.value_until then 'value_window_ended'
@@ -92,10 +100,11 @@ begin
         when 'intent_cancelled' then
             perform eve._append(c, k.item, 'cancelled', at, revision => k.revision, reason => why);
             perform eve._close_edges(c, k.item, 'cancelled', at);
-        when 'payload_invalid' then
+        when 'payload_invalid', 'validator_unavailable' then
             perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => why,
-                data => pg_catalog.jsonb_build_object('holds', pg_catalog.jsonb_build_array(
-                    eve._hold_json('payload_invalid', k.class, null, null))));
+                data => pg_catalog.jsonb_build_object(
+                    'holds', pg_catalog.jsonb_build_array(eve._hold_json(why, k.class, null, null)),
+                    'payload', eve._payload_now(c.queue_id, k.item)));
         else
             -- Where an effect has started its end is not known.
             if (k.state).effect_started then
@@ -132,6 +141,7 @@ declare
     at timestamptz := greatest(eve._clock(c), (k.state).at);
     lasts interval := coalesce(ttl, (k.policy).ttl);
 begin
+    perform eve._use(c.queue_id, k.policy, at);
     answer.expires_at := at + least(lasts, (k.policy).max_age);
     appended := eve._append(c, k.item, 'acquired', at,
         worker => worker, revision => k.revision, pool => pool, slot => slot,

@@ -4,68 +4,128 @@ begin;
 create type eve.decided as (
     decision text,
     reason text,
-    holds jsonb
+    holds jsonb,
+    survivor bigint,
+    capacity eve.capacity,
+    spent eve.spent_budget,
+    facts jsonb
 );
 
 comment on type eve.decided is
-'An admission decision with its typed reason and the hold set.';
+'An admission decision with its typed reason, the hold set, the survivor of a merge, and the evidence that the checks read.';
 
-create function eve._decide(
-    c eve.caller,
-    policy eve.policy,
-    at timestamptz,
-    payload_size integer,
-    replay_class text,
-    cancellation_identity text,
-    lineage eve.lineage,
-    not_before timestamptz,
-    deadline timestamptz,
-    margin interval,
-    value_until timestamptz,
-    awaited bigint
-)
+create function eve._decide(c eve.caller, a eve.asked)
 returns eve.decided
 language plpgsql
-stable
 as $$
 declare
     d eve.decided;
+    policy eve.policy := a.policy;
+    starts timestamptz := greatest(a.at, a.not_before);
+    hold jsonb;
 begin
     d.holds := '[]';
+    d.facts := '{}';
     d.reason := case
-        when cancellation_identity is not null
-            and eve._tombstone(c.queue_id, cancellation_identity, c.principal) then 'intent_cancelled'
-        when awaited is not null and exists (
+        when a.cancellation_identity is not null
+            and eve._tombstone(c.queue_id, a.cancellation_identity, c.principal) then 'intent_cancelled'
+        when a.awaited is not null and exists (
             select from eve.decision as q
-            where q.queue_id = c.queue_id and q.decision = awaited and q.phase = 'declined') then 'decision_declined'
-        when lineage.fault is not null then lineage.fault
-        when payload_size > policy.payload_limit then 'payload_too_large'
+            where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'declined')
+            then 'decision_declined'
+        when a.lineage_fault is not null then a.lineage_fault
+        when c.principal <> all (policy.submitters) then 'class_not_authorised'
+        when a.size > policy.payload_limit then 'payload_too_large'
     end;
+    if d.reason is null and policy.schema_digest is not null then
+        d.facts := d.facts || pg_catalog.jsonb_build_object('payload', eve._payload_verdict(
+            c.queue_id, a.class_id, a.revision, policy.schema_digest, a.payload));
+        if d.facts -> 'payload' ->> 'verdict' = 'invalid' then
+            d.reason := 'payload_invalid';
+        end if;
+    end if;
+    if d.reason is null and policy.effect_unique and eve._effect_seen(c.queue_id, a.effect_identity) then
+        d.reason := 'effect_already_observed';
+    end if;
     if d.reason is not null then
         d.decision := 'REJECT';
         return d;
     end if;
     d.reason := case
-        when greatest(at, not_before) + margin >= deadline then 'deadline_passed'
-        when greatest(at, not_before) >= value_until then 'value_window_ended'
+        when starts + a.margin >= a.deadline then 'deadline_passed'
+        when starts >= a.value_until then 'value_window_ended'
     end;
     if d.reason is not null then
         d.decision := 'EXPIRE';
         return d;
     end if;
-    if replay_class = 'unknown' then
+    -- Before any budget: a merged request takes none.
+    if policy.coalesce <> 'none' and a.coalescing_key is not null then
+        d.survivor := eve._survivor(c, a);
+        if d.survivor is not null then
+            d.decision := 'COALESCE';
+            d.reason := 'equivalent_waiting';
+            return d;
+        end if;
+    end if;
+    if policy.item_limit is not null or policy.byte_limit is not null or policy.shared_item_limit is not null
+        or policy.shared_byte_limit is not null or policy.evidence = 'limit' then
+        d.spent := eve._count_budget(c, a.class_id, policy, a.at);
+        d.reason := case
+            when (d.spent).items >= policy.item_limit
+                or (d.spent).shared_items >= policy.shared_item_limit then 'item_budget_exhausted'
+            when (d.spent).bytes + a.size > policy.byte_limit
+                or (d.spent).shared_bytes + a.size > policy.shared_byte_limit then 'byte_budget_exhausted'
+        end;
+        if d.reason is not null then
+            d.decision := 'REJECT';
+            return d;
+        end if;
+    end if;
+    if policy.age_limit is not null
+        and a.at - eve._oldest_eligible(c.queue_id, a.class_id) > policy.age_limit then
+        d.facts := d.facts || pg_catalog.jsonb_build_object(
+            'oldest_eligible_age', a.at - eve._oldest_eligible(c.queue_id, a.class_id));
+        if policy.age_action = 'reject' then
+            d.decision := 'REJECT';
+            d.reason := 'age_budget_exceeded';
+            return d;
+        end if;
+        d.holds := d.holds || eve._hold_json('age_budget_exceeded', a.class, null, null);
+    end if;
+    if policy.evidence <> 'none' then
+        d.capacity := eve._capacity(c.queue_id, a.class_id, a.at);
+        hold := eve._judge_capacity(a.class, policy, d.capacity, (d.spent).items, a.deadline);
+        if hold is not null then
+            d.holds := d.holds || hold;
+        elsif eve._infeasible(starts, d.capacity, a.margin, a.deadline) then
+            d.decision := 'EXPIRE';
+            d.reason := 'deadline_infeasible';
+            return d;
+        end if;
+    end if;
+    if policy.dependencies is not null then
+        d.holds := d.holds || eve._health_holds(c, policy, a.at);
+    end if;
+    if d.facts -> 'payload' ->> 'verdict' = 'unavailable' then
+        d.holds := d.holds || eve._hold_json('validator_unavailable', a.class, null, null);
+    end if;
+    if a.replay_class = 'unknown' then
         d.holds := d.holds || eve._hold_json('replay_class_unknown', null, null, null);
     end if;
-    if not_before > at then
-        d.holds := d.holds || eve._hold_json('not_before', null, null, not_before);
+    if a.not_before > a.at then
+        d.holds := d.holds || eve._hold_json('not_before', null, null, a.not_before);
     end if;
-    if awaited is not null and exists (
+    if a.awaited is not null and exists (
         select from eve.decision as q
-        where q.queue_id = c.queue_id and q.decision = awaited and q.phase = 'open') then
-        d.holds := d.holds || eve._hold_json('awaiting_decision', awaited::text, null, null);
+        where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'open') then
+        d.holds := d.holds || eve._hold_json('awaiting_decision', a.awaited::text, null, null);
+    end if;
+    if policy.effect_unique then
+        d.holds := d.holds || eve._effect_hold(c, a);
     end if;
     if policy.replay_class = 'destination_protected' and (
-        deadline is null or at + (policy.protection ->> 'retention')::interval < deadline) then
+        a.deadline is null or a.at + (policy.protection ->> 'retention')::interval < a.deadline) then
         d.reason := 'protection_shorter_than_life';
     end if;
     d.decision := 'ADMIT';
@@ -73,10 +133,81 @@ begin
 end
 $$;
 
-comment on function eve._decide(
-    eve.caller, eve.policy, timestamptz, integer, text, text, eve.lineage, timestamptz, timestamptz,
-    interval, timestamptz, bigint
-) is
-'Decide a well-typed submission: REJECT, EXPIRE, or ADMIT with the holds known before its edges are stored.';
+comment on function eve._decide(eve.caller, eve.asked) is
+'Decide a well-typed submission: REJECT, EXPIRE, COALESCE, or ADMIT with the holds known before its edges are stored.';
+
+create function eve._evidence(a eve.asked, d eve.decided, holds jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    policy eve.policy := a.policy;
+    cap eve.capacity := d.capacity;
+    spent eve.spent_budget := d.spent;
+    consulted boolean := policy.evidence <> 'none';
+    -- What was not reached after a refusal says so; nothing unread reads as passed.
+    ended boolean := d.decision in ('REJECT', 'EXPIRE', 'COALESCE');
+begin
+    return pg_catalog.jsonb_build_object(
+        'at', a.at,
+        'policy_revision', a.revision,
+        'capacity_evidence', case when consulted then coalesce(cap.fault, case when cap.signal is null
+            then 'not reached' else 'fresh' end) else 'not consulted' end,
+        'holds', nullif(holds, '[]'),
+        'steps', pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
+                'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex')),
+            pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
+                'cancelled', d.reason = 'intent_cancelled', 'value_until', a.value_until),
+            pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',
+                'deadline', a.deadline, 'margin', a.margin),
+            pg_catalog.jsonb_build_object('step', 4, 'name', 'repetition', 'replay_class', a.replay_class),
+            pg_catalog.jsonb_build_object('step', 5, 'name', 'owners', 'admission', 'eve_submit',
+                'retry', policy.retry_owner, 'execution', 'holder of the live lease'),
+            pg_catalog.jsonb_build_object('step', 6, 'name', 'observe capacity', 'evidence', policy.evidence,
+                'observed_at', cap.observed_at, 'age', cap.age, 'drain', cap.drain),
+            pg_catalog.jsonb_build_object('step', 7, 'name', 'freshness',
+                'verdict', case when not consulted then 'not consulted' when cap.signal is null then 'not reached'
+                    else coalesce(cap.fault, 'fresh') end, 'limit', case when consulted then policy.freshness end),
+            pg_catalog.jsonb_build_object('step', 8, 'name', 'start delay against deadline and value',
+                'start_delay', cap.start_delay,
+                'verdict', case
+                    when d.reason = 'deadline_infeasible' then 'infeasible'
+                    when not consulted then 'not consulted'
+                    when cap.signal is null then 'not reached'
+                    when cap.fault is not null or cap.start_delay is null then 'unavailable'
+                    when a.deadline is null then 'no deadline'
+                    else 'feasible' end),
+            pg_catalog.jsonb_build_object('step', 9, 'name', 'budgets',
+                'mode', policy.budget_mode, 'items', spent.items, 'item_limit', policy.item_limit,
+                'bytes', spent.bytes, 'byte_limit', policy.byte_limit, 'size', a.size,
+                'shared_items', spent.shared_items, 'shared_item_limit', policy.shared_item_limit,
+                'shared_bytes', spent.shared_bytes, 'shared_byte_limit', policy.shared_byte_limit,
+                'oldest_eligible_age', d.facts -> 'oldest_eligible_age', 'age_limit', policy.age_limit,
+                'dependencies', policy.dependencies),
+            pg_catalog.jsonb_build_object('step', 10, 'name', 'coalesce', 'rule', policy.coalesce,
+                'key', a.coalescing_key, 'survivor', d.survivor),
+            pg_catalog.jsonb_build_object('step', 11, 'name', 'decide', 'decision', d.decision, 'reason', d.reason),
+            pg_catalog.jsonb_build_object('step', 12, 'name', 'payload and authority', 'size', a.size,
+                'limit', policy.payload_limit, 'schema', policy.schema_digest,
+                'verdict', case
+                    when d.reason in ('payload_too_large', 'payload_invalid', 'class_not_authorised') then d.reason
+                    when policy.schema_digest is null then 'no schema declared'
+                    else coalesce(d.facts -> 'payload' ->> 'verdict', 'not reached') end,
+                'faults', d.facts -> 'payload' -> 'faults'),
+            pg_catalog.jsonb_build_object('step', 13, 'name', 're-check before the lease',
+                'verdict', case when ended then 'not reached' else 'at acquisition' end),
+            pg_catalog.jsonb_build_object('step', 14, 'name', 'fence one attempt',
+                'verdict', case when ended then 'not reached' else 'at acquisition' end),
+            pg_catalog.jsonb_build_object('step', 15, 'name', 'bind effect evidence',
+                'verdict', case when ended then 'not reached' else 'at completion' end),
+            pg_catalog.jsonb_build_object('step', 16, 'name', 'terminal record',
+                'verdict', case when ended then d.decision else 'at the end' end)));
+end
+$$;
+
+comment on function eve._evidence(eve.asked, eve.decided, jsonb) is
+'The sixteen steps of an admission with what each read: a null is evidence that was not there, and what a refusal left unread says so.';
 
 commit;

@@ -129,6 +129,45 @@ $$;
 comment on function eve._audit_queue(bigint) is
 'Compare queue, access, decision, class and pool with what the events of item 0 say; the faults, or null.';
 
+create function eve._recount(queue_id bigint, class_id integer)
+returns eve.total
+language plpgsql
+stable
+as $$
+declare
+    t eve.total;
+begin
+    select
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'held'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'ready'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'leased'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'uncertain'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'reported'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'completed'),
+        pg_catalog.count(*) filter (where (w.queue_state).phase = 'quarantined'),
+        coalesce(pg_catalog.sum(w.size) filter (where (w.queue_state).phase in ('held', 'ready')), 0),
+        coalesce(pg_catalog.sum(w.size) filter (where eve._live((w.queue_state).phase)), 0)
+    into t.held, t.ready, t.leased, t.uncertain, t.reported, t.completed, t.quarantined, t.queued_bytes, t.live_bytes
+    from eve.work_item as w
+    where w.queue_id = _recount.queue_id and w.class_id = _recount.class_id and w.item > 0;
+    select
+        pg_catalog.count(*) filter (where s.was is null and s.phase in ('held', 'ready')),
+        pg_catalog.count(*) filter (where s.phase in ('completed', 'verified')
+            and s.was in ('leased', 'reported', 'uncertain'))
+    into t.arrivals, t.completions
+    from (
+        select l.phase, pg_catalog.lag(l.phase) over (partition by l.item order by l.version) as was
+        from eve.work_item as w
+        join eve.ledger as l on l.queue_id = w.queue_id and l.item = w.item
+        where w.queue_id = _recount.queue_id and w.class_id = _recount.class_id and w.item > 0
+    ) as s;
+    return t;
+end
+$$;
+
+comment on function eve._recount(bigint, integer) is
+'The sums of a class counted anew from states and ledger.';
+
 create function eve._audit_one(q bigint, name text)
 returns eve.audit_answer
 language plpgsql
@@ -281,6 +320,16 @@ begin
         where h.item is null or w.item is null
         limit 100)
         union all
+        (select 'tally of class ' || k.name, null
+        from eve.work_class as k
+        cross join lateral eve._recount(q, k.class_id) as n
+        cross join lateral eve._total(q, k.class_id, '-infinity', false) as t
+        where k.queue_id = q and (n.held, n.ready, n.leased, n.uncertain, n.reported, n.completed, n.quarantined,
+            n.queued_bytes, n.live_bytes, n.arrivals, n.completions) is distinct from (
+            t.held, t.ready, t.leased, t.uncertain, t.reported, t.completed, t.quarantined,
+            t.queued_bytes, t.live_bytes, t.arrivals, t.completions)
+        limit 100)
+        union all
         (select 'mark', r.item
         from eve.ready as r
         where r.queue_id = q and not r.late and r.ready_since < (
@@ -356,8 +405,9 @@ begin
     lock table eve.queue in access exclusive mode;
     c := eve._enter(queue, '{operator}');
     delete from eve.work_item as w where w.queue_id = c.queue_id;
-    insert into eve.work_item (queue_id, item, class_id, lane, queue_state, hash)
-    select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), r.state, r.hash
+    insert into eve.work_item (queue_id, item, class_id, lane, size, queue_state, hash)
+    select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), coalesce(i.payload_size, 0),
+        r.state, r.hash
     from (
         select l.item,
             eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision, l.token,
@@ -416,6 +466,16 @@ begin
             c.queue_id, said.version, said.kind, said.at, said.actor, said.principal, said.epoch, said.data);
     end loop;
     perform eve._repair_slots(c);
+    -- No transaction that has written a tally is open: each holds eve.queue.
+    delete from eve.tally as x where x.queue_id = c.queue_id;
+    delete from eve.total as x where x.queue_id = c.queue_id;
+    insert into eve.total
+    select c.queue_id, k.class_id, pg_snapshot_xmin(pg_current_snapshot()), eve._clock(c),
+        s.held, s.ready, s.leased, s.uncertain, s.reported, s.completed, s.quarantined, s.queued_bytes,
+        s.live_bytes, s.arrivals, s.completions
+    from eve.work_class as k
+    cross join lateral eve._recount(k.queue_id, k.class_id) as s
+    where k.queue_id = c.queue_id;
     return eve._audit_one(c.queue_id, c.queue);
 end
 $$;

@@ -117,6 +117,54 @@ $$;
 comment on function public.eve_create_queue(text, text, text, interval, text) is
 'Create a queue with pool local; with a replay class also class default from preset job. Its creator becomes operator, producer, worker and auditor of it, never human. Refuses a taken name (42710).';
 
+create function eve._answers(preset text, document jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    given jsonb := (select p.policy from eve.preset as p where p.preset = _answers.preset);
+begin
+    return (
+        select pg_catalog.jsonb_object_agg(f.field, pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'answered_by', case
+                when document -> 'declared' ? f.field or document ?| f.settings then 'policy'
+                when given -> 'declared' ? f.field or given ?| f.settings then 'preset ' || _answers.preset
+                when f.engine then 'engine'
+            end,
+            'declared', coalesce(document -> 'declared' -> f.field, given -> 'declared' -> f.field),
+            'settings', (
+                select pg_catalog.jsonb_object_agg(s.name, v.value)
+                from pg_catalog.unnest(f.settings) as s (name)
+                cross join lateral (select coalesce(document -> s.name, given -> s.name)) as v (value)
+                where v.value is not null))))
+        from eve.policy_field as f);
+end
+$$;
+
+comment on function eve._answers(text, jsonb) is
+'The twenty-two fields of a class''s contract: who answered each (policy, preset by name, engine; absent when nobody did) and with what.';
+
+create function eve._unanswered_questions(preset text, document jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    answers jsonb := eve._answers(preset, document);
+begin
+    return (
+        select coalesce(pg_catalog.jsonb_object_agg(q.number, q.question), '{}')
+        from eve.question as q
+        where exists (
+            select from pg_catalog.unnest(q.fields) as f (name)
+            where answers -> f.name ->> 'answered_by' is null));
+end
+$$;
+
+comment on function eve._unanswered_questions(text, jsonb) is
+'Those of the twenty-one questions to which neither policy nor preset nor engine has an answer, by number.';
+
 create function public.eve_define_class(
     queue text,
     class text,
@@ -152,13 +200,15 @@ begin
     -- A new revision may answer what items wait for.
     perform eve._reconsider(c, class);
     return eve._act_keep(c, idempotency_key, eve._acted(0, appended, (
-        select jsonb_build_object('class', k.name, 'revision', k.revision) from eve.work_class as k
+        select jsonb_build_object('class', k.name, 'revision', k.revision,
+            'unanswered', eve._unanswered_questions(preset, document))
+        from eve.work_class as k
         where k.queue_id = c.queue_id and k.name = eve_define_class.class)));
 end
 $$;
 
 comment on function public.eve_define_class(text, text, text, text, jsonb, text) is
-'Give a class a new immutable policy revision from a preset and a document of fields (attributes of eve.policy). Refuses unknown fields and values out of range (22023). Items that waited for a policy are looked at again.';
+'Give a class a new immutable policy revision from a preset and a document of fields (attributes of eve.policy; schema: a JSON Schema 2020-12; declared: answers in words). The detail names the questions that stay unanswered; only the replay class must be said. Refuses unknown fields and values out of range (22023). Items that waited for a policy are looked at again.';
 
 create function eve._reconsider(c eve.caller, class text)
 returns integer
@@ -174,7 +224,8 @@ begin
         from eve.hold as h
         join eve.intent as i on i.queue_id = h.queue_id and i.item = h.item
         join eve.work_class as k on k.queue_id = i.queue_id and k.class_id = i.class_id
-        where h.queue_id = c.queue_id and h.trigger = 'policy' and k.name = _reconsider.class))
+        where h.queue_id = c.queue_id and h.trigger in ('policy', 'observation', 'health', 'validator', 'effect')
+            and k.name = _reconsider.class), at)
     loop
         if eve._lock_holds(c, item, true) and eve._rederive(c, item, at, 'policy revision') then
             released := released + 1;
@@ -187,7 +238,12 @@ $$;
 comment on function eve._reconsider(eve.caller, text) is
 'Release the items of a class that waited for a policy which now answers.';
 
-create function public.eve_define_pool(queue text, pool text, idempotency_key text default null)
+create function public.eve_define_pool(
+    queue text,
+    pool text,
+    classes text[] default null,
+    idempotency_key text default null
+)
 returns eve.act_answer
 language plpgsql
 security definer
@@ -199,8 +255,12 @@ declare
 begin
     c := eve._enter(queue, '{operator}');
     perform eve._check_text('pool', eve_define_pool.pool, 200, true);
+    if eve._short_names(eve_define_pool.classes, 1000) is false then
+        perform eve._raise('22023', 'classes is not a list of short names', '{"argument": "classes"}',
+            'Pass the classes that alone may run there, or none for all.');
+    end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_define_pool', eve._fingerprint('eve_define_pool',
-        eve._text(queue), eve._text(eve_define_pool.pool)));
+        eve._text(queue), eve._text(eve_define_pool.pool), eve._text(eve_define_pool.classes)));
     if answer.done is not null then
         return answer;
     end if;
@@ -209,11 +269,12 @@ begin
         perform eve._raise('42710', format('pool "%s" exists', eve_define_pool.pool), null, 'Use the pool.');
     end if;
     return eve._act_keep(c, idempotency_key, eve._acted(0,
-        eve._queue_event(c, 'pool_defined', jsonb_build_object('pool', eve_define_pool.pool))));
+        eve._queue_event(c, 'pool_defined', jsonb_strip_nulls(jsonb_build_object(
+            'pool', eve_define_pool.pool, 'classes', to_jsonb(eve_define_pool.classes))))));
 end
 $$;
 
-comment on function public.eve_define_pool(text, text, text) is
-'Define a pool. It admits nothing until a human accepted its spend. Refuses a taken name (42710).';
+comment on function public.eve_define_pool(text, text, text[], text) is
+'Define a pool, reserved for the classes named where any are. It admits nothing until a human accepted its spend. Refuses a taken name (42710).';
 
 commit;

@@ -43,6 +43,7 @@ declare
     c eve.caller;
     answer eve.admission_answer;
     d eve.decided;
+    a eve.asked;
     l eve.lineage;
     policy eve.policy;
     appended eve.appended;
@@ -50,8 +51,6 @@ declare
     at timestamptz;
     of_class integer;
     of record;
-    digest bytea;
-    size integer;
     worse text;
     derived text[] := '{}';
     edges integer := 0;
@@ -146,8 +145,6 @@ begin
     end if;
     at := eve._clock(c);
     l := eve._lineage(c, under);
-    size := octet_length(payload::text);
-    digest := sha256(convert_to(payload::text, 'UTF8'));
     select r.replay_class into worse from eve.replay_class as r
     where r.replay_class in (eve_submit.replay_class, policy.replay_class)
     order by r.severity desc limit 1;
@@ -157,26 +154,46 @@ begin
             'Give the class a protection with eve_define_class, or say reconcilable.');
     end if;
     minimum_completion_margin := greatest(minimum_completion_margin, policy.completion_margin);
+    operation_identity := coalesce(eve_submit.operation_identity, class);
     derived := array_remove(array[
+        case when deadline is null and policy.life is not null then 'deadline' end,
+        case when value_until is null and policy.value_window is not null then 'value_until' end,
         case when eve_submit.work_id is null then 'work_id' end,
-        case when operation_identity is null then 'operation_identity' end,
+        case when eve_submit.operation_identity is null then 'operation_identity' end,
         case when effect_identity is null then 'effect_identity' end,
         case when cancellation_identity is null then 'cancellation_identity' end,
         case when requested_at is null then 'requested_at' end,
         case when replay_class is null then 'replay_class' end,
         case when completion_test is null then 'completion_test' end], null);
-    cancellation_identity := coalesce(cancellation_identity, eve_submit.work_id);
-    d := eve._decide(c, policy, at, size, worse, cancellation_identity, l, not_before, deadline,
-        minimum_completion_margin, value_until, decision);
+    a.class := class;
+    a.class_id := of_class;
+    a.revision := of.revision;
+    a.policy := policy;
+    a.at := at;
+    a.work_id := eve_submit.work_id;
+    a.operation_identity := operation_identity;
+    a.effect_identity := coalesce(effect_identity, operation_identity || ':' || eve_submit.work_id);
+    a.cancellation_identity := coalesce(cancellation_identity, eve_submit.work_id);
+    a.coalescing_key := coalescing_key;
+    a.limit_key := limit_key;
+    a.payload := payload;
+    a.size := octet_length(payload::text);
+    a.digest := sha256(convert_to(payload::text, 'UTF8'));
+    a.replay_class := worse;
+    a.lineage_fault := l.fault;
+    a.not_before := not_before;
+    a.deadline := coalesce(deadline, coalesce(requested_at, at) + policy.life);
+    a.margin := minimum_completion_margin;
+    a.value_until := coalesce(value_until, coalesce(requested_at, at) + policy.value_window);
+    a.awaited := decision;
+    d := eve._decide(c, a);
     answer.decision := d.decision;
     answer.reason := d.reason;
+    answer.survivor := d.survivor;
     answer.replayed := false;
-    answer.evidence := jsonb_build_object('at', at, 'policy_revision', answer.revision,
-        'capacity_evidence', 'not consulted');
     if d.decision = 'ADMIT' then
         answer.item := nextval('eve.item_seq');
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
-        operation_identity := coalesce(operation_identity, class);
         after := case when after is null and after_ended is null then null else coalesce(after, '{}') end;
         insert into eve.intent (
             queue_id, item, work_id, class_id, lane, payload, payload_size, payload_digest,
@@ -185,11 +202,11 @@ begin
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
             parent, depth, edges, trace, derived, principal, submitted_at)
         values (
-            c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, size, digest,
+            c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,
-            coalesce(effect_identity, operation_identity || ':' || answer.work_id),
-            coalesce(cancellation_identity, answer.work_id), coalesce(requested_at, at), not_before, deadline,
-            minimum_completion_margin, value_until, eve_submit.priority_class, dependency_revisions,
+            coalesce(a.effect_identity, operation_identity || ':' || answer.work_id),
+            coalesce(a.cancellation_identity, answer.work_id), coalesce(requested_at, at), not_before, a.deadline,
+            a.margin, a.value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
             coalescing_key, limit_key, group_label, l.parent, l.depth,
             coalesce(cardinality(after), 0) + coalesce(cardinality(after_ended), 0), trace,
@@ -198,13 +215,17 @@ begin
         taken := not found;
         if taken then
             d.decision := 'REJECT';
-            answer.decision := 'REJECT';
-            answer.reason := 'work_id_taken';
+            d.reason := 'work_id_taken';
+            answer.decision := d.decision;
+            answer.reason := d.reason;
             answer.item := null;
         end if;
     end if;
     if d.decision <> 'ADMIT' then
         answer.work_id := eve_submit.work_id;
+        answer.evidence := eve._evidence(a, d, null);
+        answer.wait_hint := case when answer.reason in ('item_budget_exhausted', 'byte_budget_exhausted',
+            'age_budget_exceeded') then policy.wait_hint end;
         answer.submission := nextval('eve.submission_seq');
         if must_admit then
             perform eve._refuse('not_admitted', c.queue, null, jsonb_build_object(
@@ -215,7 +236,7 @@ begin
             payload_size, payload_digest, evidence)
         values (
             c.queue_id, answer.submission, at, c.actor, c.principal, class, answer.revision,
-            eve_submit.work_id, answer.decision, answer.reason, size, digest, answer.evidence);
+            eve_submit.work_id, answer.decision, answer.reason, a.size, a.digest, answer.evidence);
     else
         if after is not null then
             edges := eve._store_edges(c, answer.item, answer.work_id, after, 'verified');
@@ -236,22 +257,29 @@ begin
         if jsonb_array_length(d.holds) > 0 then
             answer.decision := 'HOLD';
             answer.reason := d.holds -> 0 ->> 'reason';
-            answer.evidence := answer.evidence || jsonb_build_object('holds', d.holds);
+            d.decision := 'HOLD';
+            d.reason := answer.reason;
         end if;
+        a.work_id := answer.work_id;
+        a.effect_identity := coalesce(a.effect_identity, operation_identity || ':' || answer.work_id);
+        answer.evidence := eve._evidence(a, d, d.holds);
         appended := eve._append(c, answer.item,
             case answer.decision when 'HOLD' then 'held' else 'admitted' end, at,
             revision => answer.revision,
             rank => eve_submit.priority_class::smallint,
             reason => answer.reason,
             data => jsonb_strip_nulls(jsonb_build_object(
-                'class', class, 'digest', encode(digest, 'hex'), 'size', size,
+                'class', class, 'digest', encode(a.digest, 'hex'), 'size', a.size,
+                -- What was consulted is kept; without, the envelope and the revision say it all.
+                'evidence', case when d.decision = 'HOLD' or policy.evidence <> 'none' or not (d.spent is null)
+                    then jsonb_strip_nulls(answer.evidence) end,
                 'holds', case when answer.decision = 'HOLD' then d.holds end)));
         if named > 0 and edges > 0 then
             perform eve._rederive_named(c, eve._cycle(c.queue_id, answer.item), at, 'dependency_known');
         end if;
-        if deadline is not null then
+        if a.deadline is not null then
             insert into eve.deadline (queue_id, at, item)
-            values (c.queue_id, deadline, answer.item);
+            values (c.queue_id, a.deadline, answer.item);
         end if;
         answer.phase := appended.phase;
         answer.version := appended.version;

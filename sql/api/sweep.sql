@@ -113,7 +113,7 @@ begin
     -- And at every other waiting item, in case a trigger was lost.
     foreach item in array eve._stale(c.queue_id, array(
         select distinct h.item from eve.hold as h
-        where h.queue_id = c.queue_id and h.trigger <> 'time' order by h.item limit at_most))
+        where h.queue_id = c.queue_id and h.trigger <> 'time' order by h.item limit at_most), at)
     loop
         begin
             if eve._lock_holds(c, item, false) and eve._rederive(c, item, at, 'looked at again') then
@@ -124,6 +124,11 @@ begin
                 'item', item, 'act', 'looked', 'sqlstate', sqlstate, 'because', sqlerrm);
         end;
     end loop;
+    if alone then
+        select r.settled, r.faults into n, faults from eve._refresh(c, at, at_most, faults) as r;
+        answer.released := answer.released + n;
+        perform eve._sum_up(c.queue_id, at);
+    end if;
     select r.dead, r.faults into answer.dead, faults from eve._retire(c, at, at_most, faults) as r;
     delete from eve.request as q
     where q.queue_id = c.queue_id and q.at < eve._clock(c) - c.request_retention;

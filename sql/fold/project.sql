@@ -97,15 +97,17 @@ declare
     previous bytea;
     of_class integer;
     of_lane smallint;
+    of_size integer;
     stored record;
 begin
-    select x.queue_state as state, x.hash, x.class_id, x.lane into stored
+    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size into stored
     from eve.work_item as x
     where x.queue_id = new.queue_id and x.item = new.item;
     was := stored.state;
     previous := stored.hash;
     of_class := stored.class_id;
     of_lane := stored.lane;
+    of_size := stored.size;
     new.at := greatest(new.at, was.at);
     state := eve.step(was, eve._event(
         new.kind, new.phase, new.at, new.principal, new.worker, new.epoch, new.revision, new.token,
@@ -123,13 +125,14 @@ begin
         if new.item = 0 then
             of_class := 0;
             of_lane := 0;
+            of_size := 0;
         else
-            select i.class_id, i.lane into strict of_class, of_lane
+            select i.class_id, i.lane, i.payload_size into strict of_class, of_lane, of_size
             from eve.intent as i
             where i.queue_id = new.queue_id and i.item = new.item;
         end if;
-        insert into eve.work_item (queue_id, item, class_id, lane, queue_state, hash)
-        values (new.queue_id, new.item, of_class, of_lane, state, new.hash);
+        insert into eve.work_item (queue_id, item, class_id, lane, size, queue_state, hash)
+        values (new.queue_id, new.item, of_class, of_lane, of_size, state, new.hash);
     else
         update eve.work_item as w set queue_state = state, hash = new.hash
         where w.queue_id = new.queue_id and w.item = new.item
@@ -138,6 +141,10 @@ begin
             perform eve._raise('40001', 'the item was changed by a concurrent transaction',
                 pg_catalog.jsonb_build_object('item', new.item), 'Repeat the transaction.');
         end if;
+    end if;
+    if new.item <> 0 and state.phase is distinct from was.phase then
+        insert into eve.tally (queue_id, class_id, tx, item, version, was, phase, size)
+        values (new.queue_id, of_class, new.tx, new.item, new.version, was.phase, state.phase, of_size);
     end if;
     if new.item = 0 then
         perform eve._project_queue(new.queue_id, new.version, new.kind, new.at, new.actor, new.principal,

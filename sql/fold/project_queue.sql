@@ -13,7 +13,10 @@ begin
             min((r.policy).ttl_floor) as floor,
             max((r.policy).ttl_ceiling) as ceiling,
             pg_catalog.array_agg(distinct k.lane::integer order by k.lane::integer) as lanes,
-            pg_catalog.bool_or(k.paused or (r.policy).pools is not null) as restricted
+            pg_catalog.bool_or(k.paused or (r.policy).pools is not null
+                or (r.policy).dependencies is not null)
+            or exists (select from eve.pool as p
+                where p.queue_id = _summarise_classes.queue_id and p.classes is not null) as restricted
         from eve.work_class as k
         join eve.class_revision as r
             on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
@@ -26,7 +29,7 @@ end
 $$;
 
 comment on function eve._summarise_classes(bigint) is
-'Keep on the queue row what every acquisition asks of the classes: the span of lease times, the lanes, whether any class is paused or bound to pools.';
+'Keep on the queue row what every acquisition asks of the classes: the span of lease times, the lanes, whether any class is paused or bound to pools or to outside dependencies.';
 
 create function eve._project_queue(
     queue_id bigint,
@@ -72,6 +75,13 @@ begin
                 values (
                     _project_queue.queue_id, (data ->> 'class_id')::integer, data ->> 'class',
                     (data ->> 'lane')::smallint, 1, false);
+                -- Rates begin here. No tally of a class is older than the class.
+                insert into eve.total
+                select
+                    _project_queue.queue_id, (data ->> 'class_id')::integer,
+                    pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()), _project_queue.at,
+                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+                on conflict on constraint total_pkey do nothing;
             else
                 update eve.work_class as k set revision = (data ->> 'revision')::integer
                 where k.queue_id = _project_queue.queue_id
@@ -79,8 +89,12 @@ begin
             end if;
             perform eve._summarise_classes(queue_id);
         when 'pool_defined' then
-            insert into eve.pool (queue_id, pool, slots, paused)
-            values (_project_queue.queue_id, data ->> 'pool', 0, false);
+            insert into eve.pool (queue_id, pool, slots, paused, classes)
+            values (_project_queue.queue_id, data ->> 'pool', 0, false, array(
+                select x.name from pg_catalog.jsonb_array_elements_text(data -> 'classes') as x (name)));
+            update eve.pool as p set classes = null
+            where p.queue_id = _project_queue.queue_id and p.pool = data ->> 'pool' and p.classes = '{}';
+            perform eve._summarise_classes(queue_id);
         when 'access_granted' then
             insert into eve.access (queue_id, role, capability, principal, granted_at)
             values (

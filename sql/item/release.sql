@@ -53,6 +53,8 @@ language plpgsql
 as $$
 declare
     s eve.state;
+    why text;
+    appended eve.appended;
 begin
     s := (select w.queue_state from eve.work_item as w
         where w.queue_id = c.queue_id and w.item = _settle_holds.item);
@@ -60,6 +62,14 @@ begin
         return null;
     end if;
     if pg_catalog.jsonb_array_length(holds) = 0 then
+        why := eve._hopeless(c.queue_id, item, at);
+        if why is not null then
+            -- What waited too long is not given to anybody.
+            appended := eve._append(c, item, 'expired', at, phase => 'expired', reason => why,
+                data => pg_catalog.jsonb_build_object('fired', fired));
+            perform eve._close_edges(c, item, 'expired', at);
+            return appended;
+        end if;
         return eve._append(c, item, 'released', at,
             -- What was leased before keeps its place in the order.
             due_at => least(at, case when s.attempts > 0 then coalesce(s.ready_since, since) else since end),
@@ -119,7 +129,7 @@ $$;
 comment on function eve._edge_holds(eve.caller, bigint, boolean) is
 'The dependency reasons of an item, derived anew from its edges; without walk it is known to be in no cycle.';
 
-create function eve._stale(queue_id bigint, items bigint[])
+create function eve._stale(queue_id bigint, items bigint[], at timestamptz)
 returns bigint[]
 language plpgsql
 stable
@@ -143,13 +153,14 @@ begin
                             where i.queue_id = d.queue_id and i.work_id = d.on_work_id)
                         else eve._closes((p.queue_state).phase, d.needs) end)
             when 'decision' then not eve._undecided(h.queue_id, h.ref)
-            when 'policy' then not eve._unanswered(h.queue_id, h.item, h.reason)
+            when 'time' then false
+            else not eve._persists(h.queue_id, h.item, h.reason, h.trigger, h.ref, _stale.at)
         end
         group by h.item order by h.item);
 end
 $$;
 
-comment on function eve._stale(bigint, bigint[]) is
+comment on function eve._stale(bigint, bigint[], timestamptz) is
 'Those of the items whose hold set no longer says what their edges, decisions and policies say.';
 
 create function eve._closes(phase text, needs text)
@@ -196,6 +207,7 @@ begin
                 when 'replay_class_unknown' then (r.policy).replay_class = 'unknown'
                     or k.revision = (w.queue_state).revision
                 when 'payload_invalid' then i.payload_size > (r.policy).payload_limit
+                    or coalesce(eve._payload_now(w.queue_id, w.item) ->> 'verdict', '') in ('invalid', 'unavailable')
                 else true
             end);
 end
@@ -203,6 +215,89 @@ $$;
 
 comment on function eve._unanswered(bigint, bigint, text) is
 'Whether the present policy of an item''s class still gives the reason for which it waits.';
+
+create function eve._class_of(queue_id bigint, item bigint)
+returns text
+language sql
+stable
+begin atomic
+    select k.name from eve.work_item as w
+    join eve.work_class as k on k.queue_id = w.queue_id and k.class_id = w.class_id
+    where w.queue_id = _class_of.queue_id and w.item = _class_of.item;
+end;
+
+comment on function eve._class_of(bigint, bigint) is 'The name of an item''s class.';
+
+create function eve._persists(queue_id bigint, item bigint, reason text, trigger text, ref text, at timestamptz)
+returns boolean
+language plpgsql
+stable
+as $$
+declare
+    w eve.work_item;
+    i eve.intent;
+    policy eve.policy;
+begin
+    case trigger
+        when 'policy' then return eve._unanswered(queue_id, item, reason);
+        when 'validator' then return not eve._validator();
+        when 'observation', 'health', 'effect' then
+            select x.* into w from eve.work_item as x
+            where x.queue_id = _persists.queue_id and x.item = _persists.item;
+            policy := eve._policy(queue_id, w.class_id, (w.queue_state).revision);
+        else return true;
+    end case;
+    if trigger = 'effect' then
+        return policy.effect_unique and eve._effect_live(queue_id, ref, item);
+    elsif trigger = 'health' or ref <> eve._class_of(queue_id, item) then
+        -- Told of a dependency; the class may have stopped needing it.
+        return ref = any (policy.dependencies)
+            and eve._health_reason(policy, eve._health(queue_id, ref, at, false)) is not null;
+    elsif reason = 'age_budget_exceeded' then
+        return coalesce(at - eve._oldest_eligible(queue_id, w.class_id) > policy.age_limit, false);
+    end if;
+    select x.* into i from eve.intent as x where x.queue_id = _persists.queue_id and x.item = _persists.item;
+    return eve._judge_capacity(ref, policy, eve._capacity(queue_id, w.class_id, at),
+        case when policy.evidence = 'limit'
+            then (select eve._stored(t) - 1 from eve._total(_persists.queue_id, w.class_id, _persists.at, false) as t)
+        end, i.deadline) is not null;
+end
+$$;
+
+comment on function eve._persists(bigint, bigint, text, text, text, timestamptz) is
+'Whether what a hold names still stands: the policy, the validator, the observation, the health, the other live item.';
+
+create function eve._hopeless(queue_id bigint, item bigint, at timestamptz)
+returns text
+language plpgsql
+stable
+as $$
+declare
+    i record;
+    policy eve.policy;
+begin
+    select x.deadline, x.value_until, x.not_before, x.minimum_completion_margin as margin, w.class_id,
+        (w.queue_state).revision, (w.queue_state).effect_started
+    into i
+    from eve.intent as x
+    join eve.work_item as w on w.queue_id = x.queue_id and w.item = x.item
+    where x.queue_id = _hopeless.queue_id and x.item = _hopeless.item;
+    if i.effect_started or i.deadline is null and i.value_until is null then
+        return null;
+    end if;
+    policy := eve._policy(queue_id, i.class_id, i.revision);
+    return case
+        when at + greatest(i.margin, policy.completion_margin) >= i.deadline then 'deadline_passed'
+        when at >= i.value_until then 'value_window_ended'
+        when policy.evidence <> 'none' and eve._infeasible(greatest(at, i.not_before),
+            eve._capacity(queue_id, i.class_id, at), greatest(i.margin, policy.completion_margin), i.deadline)
+            then 'deadline_infeasible'
+    end;
+end
+$$;
+
+comment on function eve._hopeless(bigint, bigint, timestamptz) is
+'Why a waiting item can no longer be useful: its deadline or value window is over, or fresh evidence says that it cannot be met.';
 
 create function eve._rederive(c eve.caller, item bigint, at timestamptz, fired text)
 returns boolean
@@ -213,6 +308,7 @@ declare
     kept jsonb;
     holds jsonb;
     declined bigint;
+    why text;
 begin
     -- The caller holds the hold rows. Names that became known and parents that ended meanwhile come first.
     update eve.dependency as d set on_item = i.item
@@ -242,10 +338,26 @@ begin
     where case h.value ->> 'trigger'
         when 'dependency' then false
         when 'decision' then eve._undecided(c.queue_id, h.value ->> 'ref')
-        when 'policy' then eve._unanswered(c.queue_id, _rederive.item, h.value ->> 'reason')
-        else true
+        else eve._persists(c.queue_id, _rederive.item, h.value ->> 'reason', h.value ->> 'trigger',
+            coalesce(h.value ->> 'ref', ''), _rederive.at)
     end;
     holds := kept || eve._edge_holds(c, item);
+    if was @> '[{"trigger": "validator"}]' and not holds @> '[{"trigger": "validator"}]'
+        and eve._payload_now(c.queue_id, item) ->> 'verdict' = 'invalid' then
+        holds := holds || eve._hold_json('payload_invalid', eve._class_of(c.queue_id, item), null, null);
+    end if;
+    if was @> '[{"trigger": "observation"}]' then
+        why := eve._hopeless(c.queue_id, item, at);
+        if why is not null then
+            perform eve._append(c, item, 'expired', at, phase => 'expired', reason => why,
+                data => pg_catalog.jsonb_build_object('fired', fired, 'evidence',
+                    pg_catalog.to_jsonb(eve._latest(c.queue_id, (
+                        select w.class_id from eve.work_item as w
+                        where w.queue_id = c.queue_id and w.item = _rederive.item))) - '{queue_id,tx}'::text[]));
+            perform eve._close_edges(c, item, 'expired', at);
+            return true;
+        end if;
+    end if;
     update eve.hold as h
     set open_edges = (
         select pg_catalog.count(*) from eve.dependency as d
@@ -360,7 +472,14 @@ $$;
 comment on function eve._lock_children(eve.caller, bigint[], boolean) is
 'Lock the door rows of all that wait for the items, in item order, before several are ended at once; without wait false when another transaction holds one.';
 
-create function eve._fire(c eve.caller, trigger text, ref text, at timestamptz)
+create function eve._fire(
+    c eve.caller,
+    trigger text,
+    ref text,
+    at timestamptz,
+    wait boolean default true,
+    at_most integer default null
+)
 returns integer
 language plpgsql
 as $$
@@ -371,9 +490,9 @@ begin
     for waiting in
         select distinct h.item from eve.hold as h
         where h.queue_id = c.queue_id and h.trigger = _fire.trigger and h.ref = _fire.ref
-        order by h.item
+        order by h.item limit at_most
     loop
-        if eve._lock_holds(c, waiting.item, true)
+        if eve._lock_holds(c, waiting.item, wait)
             and eve._rederive(c, waiting.item, at, _fire.trigger || ' ' || _fire.ref) then
             released := released + 1;
         end if;
@@ -382,7 +501,7 @@ begin
 end
 $$;
 
-comment on function eve._fire(eve.caller, text, text, timestamptz) is
-'Derive anew the holds that name a trigger and a reference.';
+comment on function eve._fire(eve.caller, text, text, timestamptz, boolean, integer) is
+'Derive anew the holds that name a trigger and a reference; housekeeping does not wait, and stops after some.';
 
 commit;

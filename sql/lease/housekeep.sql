@@ -45,8 +45,13 @@ begin
                 select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into holds
                 from pg_catalog.jsonb_array_elements(eve._holds(c.queue_id, due.item)) as h (value)
                 where not (h.value ->> 'reason' = due.reason and coalesce(h.value ->> 'ref', '') = due.ref);
-                perform eve._settle_holds(c, due.item, at, holds, due.reason, due.due_at);
-                released := released + 1;
+                -- What became useless meanwhile expires; nobody is waited for.
+                if holds <> '[]' or eve._hopeless(c.queue_id, due.item, at) is null then
+                    perform eve._settle_holds(c, due.item, at, holds, due.reason, due.due_at);
+                    released := released + 1;
+                elsif eve._expire_one(c, due.item, at, eve._hopeless(c.queue_id, due.item, at)) then
+                    released := released + 1;
+                end if;
             end if;
         exception when others then
             faults := faults || pg_catalog.jsonb_build_object(
@@ -106,7 +111,7 @@ begin
     if settled = '{}' then
         return;
     end if;
-    stale := eve._stale(c.queue_id, settled);
+    stale := eve._stale(c.queue_id, settled, at);
     with done as materialized (
         select h.item, h.reason, h.ref from eve.hold as h
         where h.queue_id = c.queue_id and h.item = any (settled) and h.item <> all (stale)
@@ -118,7 +123,7 @@ begin
     where h.queue_id = c.queue_id and h.item = d.item and h.reason = d.reason and h.ref = d.ref;
     foreach child in array stale[:changes] loop
         begin
-            if eve._lock_holds(c, child, false) then
+            if eve._lock_holds(c, child, false) and eve._lock_children(c, array[child], false) then
                 looked := looked + eve._rederive(c, child, at, 'looked at again')::integer;
             end if;
         exception when others then
@@ -373,6 +378,12 @@ begin
     perform eve._advance_due(c.queue_id);
     perform eve._advance_slots(c.queue_id, p.pool) from eve.pool as p where p.queue_id = c.queue_id;
     perform eve._probe(c.queue_id);
+    if keeps then
+        perform eve._sum_up(c.queue_id, at);
+        if budget > 0 then
+            select r.faults into faults from eve._refresh(c, at, budget, faults) as r;
+        end if;
+    end if;
     if keeps and pg_catalog.random() < 0.02 then
         perform eve._prune(c.queue_id);
     end if;

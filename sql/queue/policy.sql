@@ -26,11 +26,34 @@ create type eve.policy as (
     retry_owner text,
     own_lane boolean,
     pools text[],
-    protection jsonb
+    protection jsonb,
+    evidence text,
+    evidence_limit integer,
+    freshness interval,
+    measure_window interval,
+    dependencies text[],
+    budget_mode text,
+    item_limit bigint,
+    byte_limit bigint,
+    shared_item_limit bigint,
+    shared_byte_limit bigint,
+    age_limit interval,
+    age_action text,
+    value_window interval,
+    life interval,
+    wait_hint interval,
+    submitters text[],
+    coalesce text,
+    effect_unique boolean,
+    limit_per_key integer,
+    evidence_kinds text[],
+    spend_limit numeric,
+    spend_tree_limit numeric,
+    schema_digest text
 );
 
 comment on type eve.policy is
-'The policy of a class. Times are intervals, limits bytes. Fields may be added, their types never change.';
+'The policy of a class. Times are intervals, sizes bytes, counts whole numbers, spend in the unit that the class declares; null means that a limit is not set. Fields may be added, their types never change.';
 
 create function eve._policy_of(preset text, document jsonb)
 returns eve.policy
@@ -41,6 +64,7 @@ declare
     policy eve.policy;
     answers jsonb;
     field text;
+    fault text;
 begin
     select p.policy into answers from eve.preset as p where p.preset = _policy_of.preset;
     if not found then
@@ -58,22 +82,47 @@ begin
     where k.key not in (
         select a.attname from pg_catalog.pg_attribute as a
         where a.attrelid = (select t.typrelid from pg_catalog.pg_type as t
-            where t.oid = 'eve.policy'::pg_catalog.regtype))
+            where t.oid = 'eve.policy'::pg_catalog.regtype) and a.attname <> 'schema_digest')
+        and k.key not in ('schema', 'declared')
     order by k.key limit 1;
     if found then
         perform eve._raise('22023', pg_catalog.format('unknown policy field "%s"', pg_catalog.left(field, 200)),
             null,
-            'The fields are the attributes of type eve.policy.');
+            'The fields are the attributes of type eve.policy, schema and declared.');
+    end if;
+    fault := case
+        when pg_catalog.jsonb_typeof(document -> 'declared') <> 'object' then 'declared is not an object'
+        when exists (
+            select from pg_catalog.jsonb_object_keys(document -> 'declared') as k (key)
+            where k.key not in (select f.field from eve.policy_field as f))
+            then 'declared names a field that is none of the twenty-two'
+        when pg_catalog.octet_length((document -> 'declared')::text) > 65536 then 'declared is larger than 64 KiB'
+        when pg_catalog.jsonb_typeof(document -> 'schema') not in ('object', 'boolean')
+            then 'schema is not a JSON Schema'
+        when pg_catalog.octet_length((document -> 'schema')::text) > 1048576 then 'schema is larger than 1 MiB'
+    end;
+    if fault is null and document ? 'schema' then
+        fault := eve._schema_verdict(document -> 'schema');
+    end if;
+    if fault is not null then
+        perform eve._raise('22023', pg_catalog.format('policy refused: %s', fault),
+            pg_catalog.jsonb_build_object('fault', fault),
+            'Correct the field in the policy document.');
     end if;
     select
         null, c.attempts, c.ttl_floor, c.ttl, c.ttl_ceiling, c.max_age, 'report', true, false, false,
         'immediate', '10 s', 2::float8, '1 h', 0.2::float8, 1048576, 1048576, '30 days', 8, 1000, '0 s', 'queue',
-        false, null, null
+        false, null, null, 'none', null, '2 min', '5 min', null, 'strict', null, null, null, null, null, 'hold',
+        null, null, null, null, 'none', false, null, null, null, null, null
     into policy
     from eve.contract as c;
     begin
-        policy := pg_catalog.jsonb_populate_record(policy, answers || document);
+        policy := pg_catalog.jsonb_populate_record(policy, (answers || document) - '{schema,declared}'::text[]);
         perform (policy.protection ->> 'retention')::interval;
+        if document ? 'schema' then
+            policy.schema_digest := pg_catalog.encode(
+                pg_catalog.sha256(pg_catalog.convert_to((document -> 'schema')::text, 'UTF8')), 'hex');
+        end if;
     exception when data_exception or invalid_text_representation or array_subscript_error then
         perform eve._raise('22023', 'a policy field has a value of another type',
             pg_catalog.jsonb_build_object('because', pg_catalog.left(sqlerrm, 200)),
@@ -146,7 +195,41 @@ begin
                 where (pg_catalog.octet_length(p.name) between 1 and 200) is not true))
             then 'pools is not a list of short names'
         when policy.engine_verifies is null or policy.verifier_not_holder is null
-            or policy.effect_starts is null or policy.own_lane is null then 'a yes-or-no field is null'
+            or policy.effect_starts is null or policy.own_lane is null
+            or policy.effect_unique is null then 'a yes-or-no field is null'
+        when (policy.evidence in ('none', 'limit', 'required')) is not true
+            then 'evidence is not none, limit or required'
+        when policy.evidence = 'limit' and policy.evidence_limit is null
+            then 'evidence limit states no evidence_limit'
+        when (policy.evidence_limit between 0 and 1000000000) is false
+            then 'evidence_limit is not between 0 and 1000000000'
+        when not pg_catalog.isfinite(policy.freshness)
+            or (policy.freshness between interval '1 s' and interval '7 days') is not true
+            then 'freshness is not between one second and 7 days'
+        when not pg_catalog.isfinite(policy.measure_window)
+            or (policy.measure_window between interval '1 s' and interval '7 days') is not true
+            then 'measure_window is not between one second and 7 days'
+        when eve._short_names(policy.dependencies, 16) is false then 'dependencies is not a list of at most 16 short names'
+        when eve._short_names(policy.submitters, 1000) is false then 'submitters is not a list of short names'
+        when eve._short_names(policy.evidence_kinds, 64) is false then 'evidence_kinds is not a list of short names'
+        when (policy.budget_mode in ('strict', 'striped')) is not true then 'budget_mode is not strict or striped'
+        when least(policy.item_limit, policy.byte_limit, policy.shared_item_limit, policy.shared_byte_limit) < 0
+            then 'a budget is negative'
+        when (policy.age_limit between interval '1 s' and interval '1000 years') is false
+            then 'age_limit is not between one second and 1000 years'
+        when (policy.age_action in ('hold', 'reject')) is not true then 'age_action is not hold or reject'
+        when (policy.value_window between interval '0' and interval '1000 years') is false
+            then 'value_window is not between 0 and 1000 years'
+        when (policy.life between interval '0' and interval '1000 years') is false
+            then 'life is not between 0 and 1000 years'
+        when (policy.wait_hint between interval '0' and interval '30 days') is false
+            then 'wait_hint is not between 0 and 30 days'
+        when (policy.coalesce in ('none', 'replace', 'absorb')) is not true
+            then 'coalesce is not none, replace or absorb'
+        when (policy.limit_per_key between 1 and 1024) is false then 'limit_per_key is not between 1 and 1024'
+        when (policy.spend_limit >= 0 and policy.spend_limit < 'infinity') is false
+            or (policy.spend_tree_limit >= 0 and policy.spend_tree_limit < 'infinity') is false
+            then 'a spend limit is negative or infinite'
         when policy.replay_class = 'destination_protected'
             and (pg_catalog.jsonb_typeof(policy.protection) = 'object'
                 and policy.protection ?& array['scope', 'retention', 'canonical_inputs',
@@ -170,6 +253,21 @@ $$;
 comment on function eve._check_policy(eve.policy) is
 'Refuse a policy with a field that is missing, out of range or contradicts another (22023).';
 
+create function eve._short_names(names text[], most integer)
+returns boolean
+language plpgsql
+immutable
+as $$
+begin
+    return names is null or (pg_catalog.array_ndims(names) = 1 and pg_catalog.cardinality(names) <= most) is true
+        and not exists (select from pg_catalog.unnest(names) as n (name)
+            where (pg_catalog.octet_length(n.name) between 1 and 200) is not true or n.name ~ '[[:cntrl:]]');
+end
+$$;
+
+comment on function eve._short_names(text[], integer) is
+'Whether a list is flat, not empty, no longer than allowed, and of texts of 1 to 200 bytes without control characters.';
+
 create function eve._stricter(admitted eve.policy, current eve.policy)
 returns eve.policy
 language plpgsql
@@ -190,6 +288,15 @@ begin
     policy.effect_starts := admitted.effect_starts and current.effect_starts;
     policy.payload_limit := least(admitted.payload_limit, current.payload_limit);
     policy.result_limit := least(admitted.result_limit, current.result_limit);
+    policy.limit_per_key := least(admitted.limit_per_key, current.limit_per_key);
+    policy.spend_limit := least(admitted.spend_limit, current.spend_limit);
+    policy.spend_tree_limit := least(admitted.spend_tree_limit, current.spend_tree_limit);
+    policy.evidence_kinds := (
+        select pg_catalog.array_agg(distinct e.kind order by e.kind)
+        from pg_catalog.unnest(admitted.evidence_kinds || current.evidence_kinds) as e (kind));
+    policy.dependencies := (
+        select pg_catalog.array_agg(distinct e.name order by e.name)
+        from pg_catalog.unnest(admitted.dependencies || current.dependencies) as e (name));
     if admitted.completion_test = 'review'
         or (admitted.completion_test = 'effects' and current.completion_test = 'report') then
         policy.completion_test := admitted.completion_test;

@@ -9,6 +9,7 @@ create table eve.pool (
     numbers integer not null default 0,
     decision bigint,
     paused boolean not null,
+    classes text[],
     constraint pool_pkey primary key (queue_id, pool),
     constraint pool_name_is_short check (length(pool) between 1 and 200 and pool !~ '[[:cntrl:]]'),
     constraint pool_local_has_one_slot check (pool <> 'local' or (slots = 1 and decision is null)),
@@ -18,7 +19,7 @@ create table eve.pool (
 );
 
 comment on table eve.pool is
-'The pools of a queue and their authorised slots; without an accepted spend decision a pool other than local has none. surplus counts the leases that a shrunken pool still waits for: as many slots are not put back. Free and held slots are slots and surplus together; none has a number above numbers.';
+'The pools of a queue and their authorised slots, reserved for the classes named where any are; without an accepted spend decision a pool other than local has none. surplus counts the leases that a shrunken pool still waits for: as many slots are not put back. Free and held slots are slots and surplus together; none has a number above numbers.';
 
 create sequence eve.free_slot_seq as bigint;
 

@@ -2,7 +2,8 @@
 begin;
 
 drop function eve._nothing_ready(eve.caller, text);
-drop function eve._runnable(eve.caller, text[], text);
+drop function eve._starved(eve.caller, text[], timestamptz);
+drop function eve._runnable(eve.caller, text[], text, timestamptz);
 drop function eve._slot_free(bigint, text);
 drop function eve._put_slots(eve.caller, text, integer[]);
 drop function eve._promise(eve.caller, interval);

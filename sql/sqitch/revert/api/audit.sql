@@ -4,6 +4,7 @@ begin;
 drop function public.eve_rebuild(text);
 drop function public.eve_audit(text);
 drop function eve._audit_one(bigint, text);
+drop function eve._recount(bigint, integer);
 drop function eve._audit_queue(bigint);
 drop function eve._refold(bigint, bigint);
 drop function public.eve_replay(text, bigint, timestamptz);

@@ -2,6 +2,7 @@
 begin;
 
 drop function eve._stricter(eve.policy, eve.policy);
+drop function eve._short_names(text[], integer);
 drop function eve._check_policy(eve.policy);
 drop function eve._policy_of(text, jsonb);
 drop type eve.policy;

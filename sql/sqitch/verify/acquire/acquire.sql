@@ -8,7 +8,8 @@ select 1 / (obj_description('eve._acquire(eve.caller, text, bigint, text[], text
 select 1 / (obj_description('eve._promise(eve.caller, interval)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._put_slots(eve.caller, text, integer[])'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._slot_free(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._runnable(eve.caller, text[], text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._runnable(eve.caller, text[], text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._starved(eve.caller, text[], timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._nothing_ready(eve.caller, text)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

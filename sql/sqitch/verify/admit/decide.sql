@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve.decided'::regtype, 'pg_type') is not null)::int;
-select 1 / (obj_description('eve._decide(eve.caller, eve.policy, timestamptz, integer, text, text, eve.lineage, timestamptz, timestamptz, interval, timestamptz, bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._decide(eve.caller, eve.asked)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._evidence(eve.asked, eve.decided, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

@@ -4,6 +4,7 @@ begin;
 select 1 / (obj_description('public.eve_replay(text, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._refold(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._audit_queue(bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._recount(bigint, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._audit_one(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_audit(text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_rebuild(text)'::regprocedure, 'pg_proc') is not null)::int;

@@ -3,8 +3,10 @@ begin;
 
 select 1 / (obj_description('eve._define_class(eve.caller, text, text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_create_queue(text, text, text, interval, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._answers(text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._unanswered_questions(text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('public.eve_define_class(text, text, text, text, jsonb, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._reconsider(eve.caller, text)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('public.eve_define_pool(text, text, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('public.eve_define_pool(text, text, text[], text)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

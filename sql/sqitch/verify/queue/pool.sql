@@ -14,7 +14,7 @@ select 1 / (obj_description('eve._live_leases(bigint, text)'::regprocedure, 'pg_
 select 1 / (obj_description('eve._add_slots(bigint, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._drop_slots(bigint, text, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._resize_pool(bigint, text, integer, bigint)'::regprocedure, 'pg_proc') is not null)::int;
-select queue_id, pool, slots, surplus, numbers, decision, paused from eve.pool where false;
+select queue_id, pool, slots, surplus, numbers, decision, paused, classes from eve.pool where false;
 select queue_id, pool, seq, number from eve.free_slot where false;
 select queue_id, pool, exact, seq, xid from eve.slot_mark where false;
 select queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at from eve.held_slot where false;
