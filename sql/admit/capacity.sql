@@ -1,7 +1,13 @@
 -- admit/capacity.sql · checks: capacity evidence, feasibility of the deadline, health of outside dependencies.
 begin;
 
-create function eve._judge_capacity(class text, policy eve.policy, cap eve.capacity, stored bigint, deadline timestamptz)
+create function eve._judge_capacity(
+    class text,
+    policy eve.policy,
+    cap eve.capacity,
+    stored bigint,
+    deadline timestamptz
+)
 returns jsonb
 language plpgsql
 stable

@@ -38,6 +38,7 @@ comment on function eve._effect_live(bigint, text, bigint) is
 create function eve._effect_hold(c eve.caller, a eve.asked)
 returns jsonb
 language plpgsql
+stable
 as $$
 begin
     if a.effect_identity is not null and eve._effect_live(c.queue_id, a.effect_identity, null) then

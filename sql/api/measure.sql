@@ -88,15 +88,13 @@ set search_path to pg_catalog, pg_temp
 as $$
 declare
     c eve.caller;
+    one integer;
     of_class integer;
     answer eve.observation_answer;
     answers jsonb := '[]';
     prior jsonb;
 begin
     c := eve._enter(queue, '{operator}');
-    if class is not null then
-        of_class := eve._class_id(c, class);
-    end if;
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_measure', eve._fingerprint('eve_measure',
             eve._text(queue), eve._text(class)));
@@ -105,9 +103,12 @@ begin
             return;
         end if;
     end if;
+    if class is not null then
+        one := eve._class_id(c, class);
+    end if;
     for of_class in
         select k.class_id from eve.work_class as k
-        where k.queue_id = c.queue_id and k.class_id = coalesce(of_class, k.class_id)
+        where k.queue_id = c.queue_id and k.class_id = coalesce(one, k.class_id)
         order by k.class_id
     loop
         answer := eve._observed(c, of_class, eve._clock(c), true, null);

@@ -154,17 +154,17 @@ begin
             'Give the class a protection with eve_define_class, or say reconcilable.');
     end if;
     minimum_completion_margin := greatest(minimum_completion_margin, policy.completion_margin);
-    operation_identity := coalesce(eve_submit.operation_identity, class);
     derived := array_remove(array[
         case when deadline is null and policy.life is not null then 'deadline' end,
         case when value_until is null and policy.value_window is not null then 'value_until' end,
         case when eve_submit.work_id is null then 'work_id' end,
-        case when eve_submit.operation_identity is null then 'operation_identity' end,
+        case when operation_identity is null then 'operation_identity' end,
         case when effect_identity is null then 'effect_identity' end,
         case when cancellation_identity is null then 'cancellation_identity' end,
         case when requested_at is null then 'requested_at' end,
         case when replay_class is null then 'replay_class' end,
         case when completion_test is null then 'completion_test' end], null);
+    operation_identity := coalesce(operation_identity, class);
     a.class := class;
     a.class_id := of_class;
     a.revision := of.revision;

@@ -283,8 +283,8 @@ begin
     o.arrivals := now_total.arrivals - coalesce(base.arrivals, 0);
     o.completions := now_total.completions - coalesce(base.completions, 0);
     o.in_flight := now_total.leased;
-    select coalesce(pg_catalog.sum(p.slots), 0),
-        coalesce(pg_catalog.sum(p.slots) filter (where p.classes is not null), 0)
+    select coalesce(pg_catalog.sum(p.slots), 0)::integer,
+        coalesce(pg_catalog.sum(p.slots) filter (where p.classes is not null), 0)::integer
     into o.worker_limit, o.reserved_capacity
     from eve.pool as p
     where p.queue_id = c.queue_id and not p.paused
@@ -353,7 +353,7 @@ begin
     end if;
     if seconds is null then
         estimator := 'mean';
-        seconds := o.eligible_items * extract(epoch from o.measured) / o.completions;
+        seconds := (o.eligible_items * extract(epoch from o.measured) / o.completions)::double precision;
     end if;
     start_delay := pg_catalog.make_interval(secs => least(seconds, 1e9));
 end
@@ -408,7 +408,8 @@ begin
         from eve._total(c.queue_id, _count_budget.class_id, at, false) as t;
     end if;
     if shared then
-        select pg_catalog.sum(eve._stored(t)), pg_catalog.sum(t.live_bytes) into spent.shared_items, spent.shared_bytes
+        select pg_catalog.sum(eve._stored(t))::bigint, pg_catalog.sum(t.live_bytes)::bigint
+        into spent.shared_items, spent.shared_bytes
         from eve.work_class as k
         cross join lateral eve._total(k.queue_id, k.class_id, at, false) as t
         where k.queue_id = c.queue_id;

@@ -73,12 +73,16 @@ begin
     ) as b on true
     cross join lateral (
         select
-            pg_catalog.count(*) filter (where t.phase = 'held') - pg_catalog.count(*) filter (where t.was = 'held') as held,
-            pg_catalog.count(*) filter (where t.phase = 'ready') - pg_catalog.count(*) filter (where t.was = 'ready') as ready,
-            pg_catalog.count(*) filter (where t.phase = 'leased') - pg_catalog.count(*) filter (where t.was = 'leased') as leased,
+            pg_catalog.count(*) filter (where t.phase = 'held')
+                - pg_catalog.count(*) filter (where t.was = 'held') as held,
+            pg_catalog.count(*) filter (where t.phase = 'ready')
+                - pg_catalog.count(*) filter (where t.was = 'ready') as ready,
+            pg_catalog.count(*) filter (where t.phase = 'leased')
+                - pg_catalog.count(*) filter (where t.was = 'leased') as leased,
             pg_catalog.count(*) filter (where t.phase = 'uncertain')
                 - pg_catalog.count(*) filter (where t.was = 'uncertain') as uncertain,
-            pg_catalog.count(*) filter (where t.phase = 'reported') - pg_catalog.count(*) filter (where t.was = 'reported') as reported,
+            pg_catalog.count(*) filter (where t.phase = 'reported')
+                - pg_catalog.count(*) filter (where t.was = 'reported') as reported,
             pg_catalog.count(*) filter (where t.phase = 'completed')
                 - pg_catalog.count(*) filter (where t.was = 'completed') as completed,
             pg_catalog.count(*) filter (where t.phase = 'quarantined')
@@ -86,7 +90,8 @@ begin
             coalesce(pg_catalog.sum(t.size) filter (where t.phase in ('held', 'ready')), 0)
                 - coalesce(pg_catalog.sum(t.size) filter (where t.was in ('held', 'ready')), 0) as queued_bytes,
             coalesce(pg_catalog.sum(t.size) filter (where t.was is null and eve._live(t.phase)), 0)
-                - coalesce(pg_catalog.sum(t.size) filter (where eve._live(t.was) and not eve._live(t.phase)), 0) as live_bytes,
+                - coalesce(pg_catalog.sum(t.size)
+                    filter (where eve._live(t.was) and not eve._live(t.phase)), 0) as live_bytes,
             pg_catalog.count(*) filter (where t.was is null and t.phase in ('held', 'ready')) as arrivals,
             pg_catalog.count(*) filter (where t.phase in ('completed', 'verified')
                 and t.was in ('leased', 'reported', 'uncertain')) as completions

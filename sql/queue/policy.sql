@@ -209,7 +209,8 @@ begin
         when not pg_catalog.isfinite(policy.measure_window)
             or (policy.measure_window between interval '1 s' and interval '7 days') is not true
             then 'measure_window is not between one second and 7 days'
-        when eve._short_names(policy.dependencies, 16) is false then 'dependencies is not a list of at most 16 short names'
+        when eve._short_names(policy.dependencies, 16) is false
+            then 'dependencies is not a list of at most 16 short names'
         when eve._short_names(policy.submitters, 1000) is false then 'submitters is not a list of short names'
         when eve._short_names(policy.evidence_kinds, 64) is false then 'evidence_kinds is not a list of short names'
         when (policy.budget_mode in ('strict', 'striped')) is not true then 'budget_mode is not strict or striped'

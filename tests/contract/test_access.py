@@ -47,6 +47,9 @@ new_epoch           .       .       .        x       .      .
 rebuild             .       .       .        x       .      .
 pause               .       .       .        x       .      .
 unpause             .       .       .        x       .      .
+measure             .       .       .        x       .      .
+set_health          .       .       .        x       .      .
+recheck             .       .       .        x       .      .
 sweep               .       x       .        x       .      .
 recover             .       x       .        x       .      .
 item                o       x       x        x       x      x

@@ -79,7 +79,9 @@ BAD: dict[str, dict[str, Cases]] = {
         "idempotency_key": KEY,
     },
     "eve_define_pool": {
-        "queue": QUEUE, "pool": [*NEEDED, ("local", "42710")], "idempotency_key": KEY,
+        "queue": QUEUE, "pool": [*NEEDED, ("local", "42710")],
+        "classes": [([], "22023"), ([""], "22023"), ([None], "22023"), ([LONG], "22023"), ([["a"]], "22023")],
+        "idempotency_key": KEY,
     },
     "eve_grant_access": {
         "queue": QUEUE,
@@ -281,6 +283,20 @@ BAD: dict[str, dict[str, Cases]] = {
         "queue": QUEUE,
         "at_most": [(None, "22023"), (0, "22023"), (-1, "22023"), (2**31 - 1, "22023")],
         "idempotency_key": KEY,
+    },
+    "eve_measure": {"queue": QUEUE, "class": CLASS[1:], "idempotency_key": KEY},
+    "eve_set_health": {
+        "queue": QUEUE,
+        "dependency": NEEDED,
+        "health": WORD,
+        "capacity": [(-1, "22023"), (2**31 - 1, "22023")],
+        "observed_at": [*INSTANT, ("2999-01-01Z", "22023")],
+        "valid_for": [(None, "22023"), ("0 s", "22023"), ("-1 s", "22023"), (AGES, "22023")],
+        "detail": [(Jsonb(LONG), "22023")],
+        "idempotency_key": KEY,
+    },
+    "eve_recheck": {
+        "queue": QUEUE, "item": ITEM[1:], "work_id": [("a", "22023")], "idempotency_key": KEY,
     },
     "eve_recover": {"queue": QUEUE, "idempotency_key": KEY},
     "eve_item": {"queue": QUEUE, "item": [(None, "22023"), *ITEM[1:]], "work_id": [("a", "22023")]},

@@ -34,6 +34,7 @@ OTHER: dict[str, Any] = {
     "classes": ["another"],
     **dict.fromkeys(("not_before", "deadline", "value_until", "requested_at", "until", "expires_at",
                      "observed_at"), "2099-07-01 12:00Z"),
+    "health": "unhealthy", "dependency": "another", "capacity": 7, "valid_for": "77 s",
     **dict.fromkeys(("payload", "policy", "subject", "answer", "result", "evidence", "progress",
                      "checkpoint", "detail", "dependency_revisions"), Jsonb({"another": 1})),
 }  # fmt: skip
@@ -63,7 +64,7 @@ KEYED = sorted(
      "eve_reconcile", "eve_compensate", "eve_verify", "eve_settle_import", "eve_cancel",
      "eve_propose", "eve_accept", "eve_decline", "eve_approve_slots", "eve_reject", "eve_unpark",
      "eve_resume", "eve_halt", "eve_reprioritise", "eve_pause", "eve_unpause", "eve_new_epoch",
-     "eve_sweep", "eve_recover"}
+     "eve_sweep", "eve_recover", "eve_measure", "eve_set_health", "eve_recheck"}
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from support.cluster import Cluster, running
 from support.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.xdist_group("readme")  # the sessions of a page follow each other
 BLOCK = re.compile(r"^```(sql|text|python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
