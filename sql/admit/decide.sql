@@ -51,7 +51,13 @@ begin
         d.decision := 'REJECT';
         return d;
     end if;
+    if policy.evidence <> 'none' then
+        d.capacity := eve._capacity(c.queue_id, a.class_id, a.at);
+    end if;
     d.reason := case
+        -- Of two truths the measured one is told, while the deadline itself lies ahead.
+        when starts < a.deadline and eve._infeasible(starts, d.capacity, a.margin, a.deadline)
+            then 'deadline_infeasible'
         when starts + a.margin >= a.deadline then 'deadline_passed'
         when starts >= a.value_until then 'value_window_ended'
     end;
@@ -94,14 +100,9 @@ begin
         d.holds := d.holds || eve._hold_json('age_budget_exceeded', a.class, null, null);
     end if;
     if policy.evidence <> 'none' then
-        d.capacity := eve._capacity(c.queue_id, a.class_id, a.at);
         hold := eve._judge_capacity(a.class, policy, d.capacity, (d.spent).items, a.deadline);
         if hold is not null then
             d.holds := d.holds || hold;
-        elsif eve._infeasible(starts, d.capacity, a.margin, a.deadline) then
-            d.decision := 'EXPIRE';
-            d.reason := 'deadline_infeasible';
-            return d;
         end if;
     end if;
     if policy.dependencies is not null then

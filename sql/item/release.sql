@@ -287,11 +287,11 @@ begin
     end if;
     policy := eve._policy(queue_id, i.class_id, i.revision);
     return case
-        when at + greatest(i.margin, policy.completion_margin) >= i.deadline then 'deadline_passed'
-        when at >= i.value_until then 'value_window_ended'
-        when policy.evidence <> 'none' and eve._infeasible(greatest(at, i.not_before),
+        when policy.evidence <> 'none' and at < i.deadline and eve._infeasible(greatest(at, i.not_before),
             eve._capacity(queue_id, i.class_id, at), greatest(i.margin, policy.completion_margin), i.deadline)
             then 'deadline_infeasible'
+        when at + greatest(i.margin, policy.completion_margin) >= i.deadline then 'deadline_passed'
+        when at >= i.value_until then 'value_window_ended'
     end;
 end
 $$;
