@@ -80,7 +80,7 @@ BAD: dict[str, dict[str, Cases]] = {
     },
     "eve_define_pool": {
         "queue": QUEUE, "pool": [*NEEDED, ("local", "42710")],
-        "classes": [([], "22023"), ([""], "22023"), ([None], "22023"), ([LONG], "22023"), ([["a"]], "22023")],
+        "classes": [(v, "22023") for v in ([], [""], [None], [LONG], [["a"]])],
         "idempotency_key": KEY,
     },
     "eve_grant_access": {

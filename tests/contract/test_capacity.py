@@ -18,6 +18,8 @@ FIELDS = {
     "A1-038": "worker_limit", "A1-039": "reserved_capacity",
 }  # fmt: skip
 
+BUSY: dict[str, Any] = {"class": "busy"}
+
 
 def seconds(count: float) -> timedelta:
     return timedelta(seconds=count)
@@ -31,14 +33,14 @@ def measure(desk: Desk, name: str = "default") -> Any:
 def a_busy_queue(desk: Desk) -> None:
     desk.clock.set(T)
     desk.approve("cloud", 4)
-    desk.define(replay_class="safe", evidence="limit", evidence_limit=100, dependencies=["mail"],
-                freshness="90 s", measure_window="60 s")  # fmt: skip
-    desk.call("t_operator", "eve_define_pool", pool="kept", classes=["default"])
+    desk.define("busy", replay_class="safe", evidence="limit", evidence_limit=100,
+                dependencies=["mail"], freshness="90 s", measure_window="60 s")  # fmt: skip
+    desk.call("t_operator", "eve_define_pool", pool="kept", classes=["busy"])
     desk.approve("kept", 2)
     desk.call("t_operator", "eve_set_health", dependency="mail", health="healthy")
     desk.clock.set(T + seconds(1))
     for _ in range(5):
-        desk.item(payload={"n": 1})
+        desk.item(payload={"n": 1}, **BUSY)
     desk.complete(desk.lease(pool="cloud"))
     desk.lease(pool="cloud")
     desk.clock.set(T + seconds(60))
@@ -52,12 +54,12 @@ WORTH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "field"), FIELDS.items(), ids=lambda v: str(v))
+@pytest.mark.parametrize(("line", "field"), FIELDS.items(), ids=str)
 def test_a1_029_to_a1_039_an_observation_records_its_field(
     desk: Desk, line: str, field: str
 ) -> None:
     a_busy_queue(desk)
-    seen = measure(desk)
+    seen = measure(desk, "busy")
     assert getattr(seen, field) == WORTH[field], line
     kept = desk.db.row(
         "select * from eve.observation where queue_id = %s order by observed_at desc limit 1",
@@ -70,14 +72,14 @@ def test_a1_029_to_a1_039_an_observation_records_its_field(
 def test_a1_040_no_single_field_decides(desk: Desk) -> None:
     """Few items, few bytes, young, idle workers: each alone would admit, the drain says no."""
     a_busy_queue(desk)
-    desk.define(replay_class="safe", evidence="required", measure_window="60 s", freshness="90 s",
+    desk.define("busy", replay_class="safe", evidence="required", measure_window="60 s", freshness="90 s",
                 item_limit=1000, byte_limit=1_000_000)  # fmt: skip
-    seen = measure(desk)
+    seen = measure(desk, "busy")
     assert (seen.queued_items, seen.queued_bytes) == (3, 24)
     assert (seen.start_delay, seen.worker_limit - seen.in_flight) == (seconds(180), 6)
-    answer = desk.submit(deadline=T + seconds(60 + 100))
+    answer = desk.submit(deadline=T + seconds(60 + 100), **BUSY)
     assert (answer.decision, answer.reason) == ("EXPIRE", "deadline_infeasible")
-    assert desk.submit(deadline=T + seconds(60 + 200)).decision == "ADMIT"
+    assert desk.submit(deadline=T + seconds(60 + 200), **BUSY).decision == "ADMIT"
 
 
 def test_a1_041_a1_094_a2_018_missing_evidence_is_never_capacity(desk: Desk) -> None:
