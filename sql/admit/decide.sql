@@ -141,6 +141,8 @@ create function eve._evidence(a eve.asked, d eve.decided, holds jsonb)
 returns jsonb
 language plpgsql
 stable
+set timezone to 'UTC'
+set intervalstyle to postgres
 as $$
 declare
     policy eve.policy := a.policy;
@@ -150,12 +152,12 @@ declare
     -- What was not reached after a refusal says so; nothing unread reads as passed.
     ended boolean := d.decision in ('REJECT', 'EXPIRE', 'COALESCE');
 begin
-    return pg_catalog.jsonb_build_object(
+    return case when holds <> '[]' then pg_catalog.jsonb_build_object('holds', holds) else '{}' end
+        || pg_catalog.jsonb_build_object(
         'at', a.at,
         'policy_revision', a.revision,
         'capacity_evidence', case when consulted then coalesce(cap.fault, case when cap.signal is null
             then 'not reached' else 'fresh' end) else 'not consulted' end,
-        'holds', nullif(holds, '[]'),
         'steps', pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
                 'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex')),

@@ -469,7 +469,9 @@ begin
     -- No transaction that has written a tally is open: each holds eve.queue.
     delete from eve.tally as x where x.queue_id = c.queue_id;
     delete from eve.total as x where x.queue_id = c.queue_id;
-    insert into eve.total
+    insert into eve.total (
+        queue_id, class_id, tx, at, held, ready, leased, uncertain, reported, completed, quarantined,
+        queued_bytes, live_bytes, arrivals, completions)
     select c.queue_id, k.class_id, pg_snapshot_xmin(pg_current_snapshot()), eve._clock(c),
         s.held, s.ready, s.leased, s.uncertain, s.reported, s.completed, s.quarantined, s.queued_bytes,
         s.live_bytes, s.arrivals, s.completions

@@ -272,7 +272,7 @@ begin
                 'class', class, 'digest', encode(a.digest, 'hex'), 'size', a.size,
                 -- What was consulted is kept; without, the envelope and the revision say it all.
                 'evidence', case when d.decision = 'HOLD' or policy.evidence <> 'none' or not (d.spent is null)
-                    then jsonb_strip_nulls(answer.evidence) end,
+                    then jsonb_strip_nulls(answer.evidence) - 'holds' end,
                 'holds', case when answer.decision = 'HOLD' then d.holds end)));
         if named > 0 and edges > 0 then
             perform eve._rederive_named(c, eve._cycle(c.queue_id, answer.item), at, 'dependency_known');

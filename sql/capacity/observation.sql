@@ -74,6 +74,24 @@ create table eve.gauge (
 comment on table eve.gauge is
 'One row a dependency with a capacity: whoever leases work that needs it updates the row first, so that the bound is exact at every isolation level. No other call touches it.';
 
+create function eve._observation_json(queue_id bigint, item bigint)
+returns jsonb
+language plpgsql
+stable
+set timezone to 'UTC'
+set intervalstyle to postgres
+as $$
+begin
+    return pg_catalog.to_jsonb(eve._latest(queue_id, (
+        select w.class_id from eve.work_item as w
+        where w.queue_id = _observation_json.queue_id and w.item = _observation_json.item)))
+        - '{queue_id,class_id,tx}'::text[];
+end
+$$;
+
+comment on function eve._observation_json(bigint, bigint) is
+'The newest observation of an item''s class as evidence in an event.';
+
 create function eve._told(queue_id bigint, dependency text)
 returns eve.health
 language sql
@@ -262,11 +280,11 @@ begin
     -- The window reaches back to the last total before it began, or as far as there are totals.
     select x.* into base from eve.total as x
     where x.queue_id = c.queue_id and x.class_id = _observe.class_id and x.at <= _observe.at - policy.measure_window
-    order by x.tx desc limit 1;
+    order by x.seq desc limit 1;
     if not found then
         select x.* into base from eve.total as x
         where x.queue_id = c.queue_id and x.class_id = _observe.class_id
-        order by x.tx limit 1;
+        order by x.seq limit 1;
     end if;
     o.queue_id := c.queue_id;
     o.class_id := class_id;
@@ -346,7 +364,7 @@ begin
                 extract(epoch from pg_catalog.lead(x.at) over w - x.at)::float8 as lasted
             from eve.total as x
             where x.queue_id = o.queue_id and x.class_id = o.class_id and x.at >= o.observed_at - reach
-            window w as (order by x.tx)
+            window w as (order by x.seq)
         ) as s
         where s.lasted > 0;
         execute called into seconds using o.eligible_items, done, lasted, 0.25::double precision;

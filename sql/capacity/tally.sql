@@ -16,10 +16,16 @@ create table eve.tally (
 comment on table eve.tally is
 'One row for each step that changed an item''s phase, since the last total of its class: written by the fold, dropped once a total includes it. A search structure: eve_rebuild recreates the sums.';
 
+create sequence eve.total_seq as bigint;
+
+comment on sequence eve.total_seq is 'Orders the totals of a class.';
+
 create table eve.total (
     queue_id bigint not null,
     class_id integer not null,
+    seq bigint not null default nextval('eve.total_seq'),
     tx xid8 not null,
+    started timestamptz not null default pg_postmaster_start_time(),
     at timestamptz not null,
     held bigint not null,
     ready bigint not null,
@@ -32,11 +38,11 @@ create table eve.total (
     live_bytes bigint not null,
     arrivals bigint not null,
     completions bigint not null,
-    constraint total_pkey primary key (queue_id, class_id, tx)
+    constraint total_pkey primary key (queue_id, class_id, seq)
 );
 
 comment on table eve.total is
-'The sums of a class up to (not including) a transaction id below which every transaction had ended: insert-only, read highest first. Counts are items by phase, queued_bytes those held or ready, live_bytes those neither ended nor verified; arrivals and completions only grow, so that two totals give the rates between them.';
+'The sums of a class up to (not including) a transaction id below which every transaction had ended: insert-only, read highest first. Counts are items by phase, queued_bytes those held or ready, live_bytes those neither ended nor verified; arrivals and completions only grow, so that two totals give the rates between them. Under the postmaster that started then, no tally below tx can appear any more: sums begin there. Under any other they begin at the first tally, because a restored cluster counts transactions anew.';
 
 create function eve._live(phase text)
 returns boolean
@@ -57,8 +63,9 @@ declare
 begin
     -- The newest sum, and what happened since: one statement, one snapshot.
     select
-        _total.queue_id, _total.class_id,
-        pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()), _total.at,
+        _total.queue_id, _total.class_id, null,
+        pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()), pg_catalog.pg_postmaster_start_time(),
+        _total.at,
         coalesce(b.held, 0) + s.held, coalesce(b.ready, 0) + s.ready, coalesce(b.leased, 0) + s.leased,
         coalesce(b.uncertain, 0) + s.uncertain, coalesce(b.reported, 0) + s.reported,
         coalesce(b.completed, 0) + s.completed, coalesce(b.quarantined, 0) + s.quarantined,
@@ -69,7 +76,7 @@ begin
     left join lateral (
         select x.* from eve.total as x
         where x.queue_id = _total.queue_id and x.class_id = _total.class_id
-        order by x.tx desc limit 1
+        order by x.seq desc limit 1
     ) as b on true
     cross join lateral (
         select
@@ -97,7 +104,8 @@ begin
                 and t.was in ('leased', 'reported', 'uncertain')) as completions
         from eve.tally as t
         where t.queue_id = _total.queue_id and t.class_id = _total.class_id
-            and (b.tx is null or t.tx >= b.tx)
+            and t.tx >= case when b.started = pg_catalog.pg_postmaster_start_time() then b.tx
+                else '0'::xid8 end
             and (not settled or t.tx < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()))
     ) as s;
     return total;
@@ -126,29 +134,35 @@ declare
 begin
     -- Called by whoever holds the keeper row. A total holds only what every later reader sees as ended.
     for class in
-        select k.class_id, b.tx, b.at
+        select k.class_id, b.tx, b.at, b.seq, b.started
         from eve.work_class as k
         left join lateral (
-            select x.tx, x.at from eve.total as x
+            select x.tx, x.at, x.seq, x.started from eve.total as x
             where x.queue_id = k.queue_id and x.class_id = k.class_id
-            order by x.tx desc limit 1
+            order by x.seq desc limit 1
         ) as b on true
         where k.queue_id = _sum_up.queue_id
     loop
         continue when class.at > _sum_up.at - interval '5 s';
-        insert into eve.total
-        select x.* from eve._total(_sum_up.queue_id, class.class_id, _sum_up.at, true) as x
-        where class.tx is null or x.tx > class.tx
-        on conflict on constraint total_pkey do nothing;
-        delete from eve.tally as t
-        where t.queue_id = _sum_up.queue_id and t.class_id = class.class_id and t.tx < (
-            select x.tx from eve.total as x
-            where x.queue_id = _sum_up.queue_id and x.class_id = class.class_id
-            order by x.tx desc limit 1);
+        -- One statement: what the total includes is dropped, whatever began meanwhile is neither.
+        with sum as materialized (
+            select x.* from eve._total(_sum_up.queue_id, class.class_id, _sum_up.at, true) as x
+            where class.started is distinct from pg_catalog.pg_postmaster_start_time() or x.tx > class.tx
+        ), included as (
+            delete from eve.tally as t
+            using sum as s
+            where t.queue_id = s.queue_id and t.class_id = s.class_id and t.tx < s.tx
+        )
+        insert into eve.total (
+            queue_id, class_id, tx, at, held, ready, leased, uncertain, reported, completed, quarantined,
+            queued_bytes, live_bytes, arrivals, completions)
+        select s.queue_id, s.class_id, s.tx, s.at, s.held, s.ready, s.leased, s.uncertain, s.reported,
+            s.completed, s.quarantined, s.queued_bytes, s.live_bytes, s.arrivals, s.completions
+        from sum as s;
         -- A window never reaches further back than a policy's measure_window, which is at most seven days.
         delete from eve.total as x
         where x.queue_id = _sum_up.queue_id and x.class_id = class.class_id
-            and x.at < _sum_up.at - interval '8 days' and x.tx < class.tx;
+            and x.at < _sum_up.at - interval '8 days' and x.seq < class.seq;
     end loop;
 end
 $$;

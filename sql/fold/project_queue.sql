@@ -76,12 +76,13 @@ begin
                     _project_queue.queue_id, (data ->> 'class_id')::integer, data ->> 'class',
                     (data ->> 'lane')::smallint, 1, false);
                 -- Rates begin here. No tally of a class is older than the class.
-                insert into eve.total
-                select
+                insert into eve.total (
+                    queue_id, class_id, tx, at, held, ready, leased, uncertain, reported, completed,
+                    quarantined, queued_bytes, live_bytes, arrivals, completions)
+                values (
                     _project_queue.queue_id, (data ->> 'class_id')::integer,
                     pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()), _project_queue.at,
-                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-                on conflict on constraint total_pkey do nothing;
+                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
             else
                 update eve.work_class as k set revision = (data ->> 'revision')::integer
                 where k.queue_id = _project_queue.queue_id

@@ -1,6 +1,15 @@
 -- item/release.sql · holds are released by what they name. Appends: held, released.
 begin;
 
+create function eve._utc(at timestamptz)
+returns text
+language sql
+stable
+return pg_catalog.to_char(_utc.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
+
+comment on function eve._utc(timestamptz) is
+'An instant as text that no setting of a session changes: what is hashed is the same whoever wrote it.';
+
 create function eve._hold_json(reason text, ref text, owner text, due_at timestamptz)
 returns jsonb
 language sql
@@ -11,7 +20,7 @@ return (
         'ref', nullif(_hold_json.ref, ''),
         'owner', coalesce(_hold_json.owner, r.owner),
         'trigger', r.trigger,
-        'due_at', _hold_json.due_at))
+        'due_at', eve._utc(_hold_json.due_at)))
     from eve.reason as r
     where r.decision = 'HOLD' and r.reason = _hold_json.reason
 );
@@ -91,7 +100,7 @@ stable
 begin atomic
     select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         'reason', h.reason, 'ref', nullif(h.ref, ''), 'owner', h.owner, 'trigger', h.trigger,
-        'due_at', h.due_at)) order by h.reason, h.ref), '[]')
+        'due_at', eve._utc(h.due_at))) order by h.reason, h.ref), '[]')
     from eve.hold as h
     where h.queue_id = _holds.queue_id and h.item = _holds.item;
 end;
@@ -350,10 +359,8 @@ begin
         why := eve._hopeless(c.queue_id, item, at);
         if why is not null then
             perform eve._append(c, item, 'expired', at, phase => 'expired', reason => why,
-                data => pg_catalog.jsonb_build_object('fired', fired, 'evidence',
-                    pg_catalog.to_jsonb(eve._latest(c.queue_id, (
-                        select w.class_id from eve.work_item as w
-                        where w.queue_id = c.queue_id and w.item = _rederive.item))) - '{queue_id,tx}'::text[]));
+                data => pg_catalog.jsonb_build_object(
+                    'fired', fired, 'evidence', eve._observation_json(c.queue_id, item)));
             perform eve._close_edges(c, item, 'expired', at);
             return true;
         end if;

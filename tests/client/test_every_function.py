@@ -142,6 +142,9 @@ def test_every_function_can_be_called(db: Database, acting: Callable[[str], Watc
     auditor.replay(a.item or 0)
     operator.sweep()
     operator.recover()
+    assert operator.measure()
+    assert operator.set_health("mail", "healthy").done
+    operator.recheck()
     operator.new_epoch()
     assert operator.rebuild().clean
     assert auditor.audit()[0].clean

@@ -49,6 +49,10 @@ with made as materialized (
         'admitted', 'ready', h.at, 't_producer', null, 0, 1, null, null, null, null, h.rank, null,
         null)), h.hash
     from hashed as h, eve.work_class as k where k.queue_id = %(queue)s and k.name = %(class)s
+), tallies as (
+    insert into eve.tally (queue_id, class_id, tx, item, version, phase, size)
+    select %(queue)s, k.class_id, h.tx, h.item, 1, 'ready', 2
+    from hashed as h, eve.work_class as k where k.queue_id = %(queue)s and k.name = %(class)s
 )
 insert into eve.ready (queue_id, lane, rank, late, ready_since, item, class_id)
 select k.queue_id, k.lane, h.rank, false, h.at, h.item, k.class_id

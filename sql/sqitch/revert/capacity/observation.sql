@@ -15,6 +15,7 @@ drop function eve._downstream(bigint, eve.policy, timestamptz);
 drop function eve._health(bigint, text, timestamptz, boolean);
 drop function eve._in_use(bigint, text);
 drop function eve._told(bigint, text);
+drop function eve._observation_json(bigint, bigint);
 drop table eve.gauge;
 drop table eve.health;
 drop sequence eve.health_seq;

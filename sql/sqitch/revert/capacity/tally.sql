@@ -6,6 +6,7 @@ drop function eve._stored(eve.total);
 drop function eve._total(bigint, integer, timestamptz, boolean);
 drop function eve._live(text);
 drop table eve.total;
+drop sequence eve.total_seq;
 drop table eve.tally;
 
 commit;

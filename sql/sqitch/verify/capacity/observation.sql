@@ -7,6 +7,7 @@ select 1 / (obj_description((select oid from pg_trigger where tgname = 'observat
 select 1 / (obj_description('eve.health_seq'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.health'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.gauge'::regclass, 'pg_class') is not null)::int;
+select 1 / (obj_description('eve._observation_json(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._told(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._in_use(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._health(bigint, text, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;

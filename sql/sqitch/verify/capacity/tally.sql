@@ -2,12 +2,13 @@
 begin;
 
 select 1 / (obj_description('eve.tally'::regclass, 'pg_class') is not null)::int;
+select 1 / (obj_description('eve.total_seq'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.total'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve._live(text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._total(bigint, integer, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._stored(eve.total)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._sum_up(bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select queue_id, class_id, tx, item, version, was, phase, size from eve.tally where false;
-select queue_id, class_id, tx, at, held, ready, leased, uncertain, reported, completed, quarantined, queued_bytes, live_bytes, arrivals, completions from eve.total where false;
+select queue_id, class_id, seq, tx, started, at, held, ready, leased, uncertain, reported, completed, quarantined, queued_bytes, live_bytes, arrivals, completions from eve.total where false;
 
 rollback;
