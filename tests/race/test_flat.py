@@ -55,7 +55,7 @@ def test_buffers_do_not_grow_with_what_was_taken_under_a_held_snapshot(
     found = grown(small, flat.measured())
     assert set(found) == set(CALLS)
     assert max(found.values()) <= MOST, (small, found)
-    assert found["nothing ready"] <= 1.2, (small, found)
+    assert found["nothing ready"] <= 1.35, (small, found)
     reader.execute("rollback")
 
 
