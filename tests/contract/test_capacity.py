@@ -72,8 +72,8 @@ def test_a1_029_to_a1_039_an_observation_records_its_field(
 def test_a1_040_no_single_field_decides(desk: Desk) -> None:
     """Few items, few bytes, young, idle workers: each alone would admit, the drain says no."""
     a_busy_queue(desk)
-    desk.define("busy", replay_class="safe", evidence="required", measure_window="60 s", freshness="90 s",
-                item_limit=1000, byte_limit=1_000_000)  # fmt: skip
+    desk.define("busy", replay_class="safe", evidence="required", measure_window="60 s",
+                freshness="90 s", item_limit=1000, byte_limit=1_000_000)  # fmt: skip
     seen = measure(desk, "busy")
     assert (seen.queued_items, seen.queued_bytes) == (3, 24)
     assert (seen.start_delay, seen.worker_limit - seen.in_flight) == (seconds(180), 6)
