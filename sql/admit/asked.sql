@@ -22,10 +22,28 @@ create type eve.asked as (
     deadline timestamptz,
     margin interval,
     value_until timestamptz,
-    awaited bigint
+    awaited bigint,
+    requested_at timestamptz,
+    derived text[]
 );
 
 comment on type eve.asked is
-'A submission as the checks see it: its envelope resolved, the class and the revision that judges it.';
+'A submission as the checks see it: its envelope resolved, the class and the revision that judges it; derived names what the engine filled in.';
+
+create type eve.past as (
+    at timestamptz,
+    cancelled boolean,
+    awaited text,
+    schema jsonb,
+    payload jsonb,
+    effect_seen boolean,
+    effect_live boolean,
+    oldest_eligible timestamptz,
+    capacity eve.capacity,
+    health jsonb
+);
+
+comment on type eve.past is
+'What the checks would have read at an earlier instant: given to them, they judge a recorded submission and read nothing of now. Without an instant they read the present.';
 
 commit;

@@ -37,7 +37,7 @@ return coalesce((cap).signal is not null and (cap).fault is null and starts + (c
 comment on function eve._infeasible(timestamptz, eve.capacity, interval, timestamptz) is
 'Whether fresh evidence says that the deadline cannot be met: earliest start, start delay and completion margin together pass it.';
 
-create function eve._health_holds(c eve.caller, policy eve.policy, at timestamptz)
+create function eve._health_holds(c eve.caller, policy eve.policy, at timestamptz, past jsonb default null)
 returns jsonb
 language plpgsql
 stable
@@ -46,15 +46,16 @@ begin
     return coalesce((
         select pg_catalog.jsonb_agg(eve._hold_json(h.reason, h.name, null, null) order by h.name)
         from (
-            select d.name, eve._health_reason(policy, eve._health(c.queue_id, d.name, _health_holds.at, false)) as reason
+            select d.name, eve._health_reason(policy, coalesce(past ->> d.name,
+                eve._health(c.queue_id, d.name, _health_holds.at, false))) as reason
             from pg_catalog.unnest(policy.dependencies) as d (name)
         ) as h
         where h.reason is not null), '[]');
 end
 $$;
 
-comment on function eve._health_holds(eve.caller, eve.policy, timestamptz) is
-'The holds that the outside dependencies of a class ask for.';
+comment on function eve._health_holds(eve.caller, eve.policy, timestamptz, jsonb) is
+'The holds that the outside dependencies of a class ask for, now or as their states were.';
 
 create function eve._health_reason(policy eve.policy, health text)
 returns text

@@ -14,37 +14,43 @@ create type eve.decided as (
 comment on type eve.decided is
 'An admission decision with its typed reason, the hold set, the survivor of a merge, and the evidence that the checks read.';
 
-create function eve._decide(c eve.caller, a eve.asked)
+create function eve._decide_alone(c eve.caller, a eve.asked, past eve.past)
 returns eve.decided
 language plpgsql
+stable
 as $$
 declare
     d eve.decided;
     policy eve.policy := a.policy;
+    now boolean := past.at is null;
     starts timestamptz := greatest(a.at, a.not_before);
-    hold jsonb;
 begin
     d.holds := '[]';
     d.facts := '{}';
     d.reason := case
-        when a.cancellation_identity is not null
-            and eve._tombstone(c.queue_id, a.cancellation_identity, c.principal) then 'intent_cancelled'
-        when a.awaited is not null and exists (
-            select from eve.decision as q
-            where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'declined')
+        when case when now then a.cancellation_identity is not null
+            and eve._tombstone(c.queue_id, a.cancellation_identity, c.principal)
+            else past.cancelled end then 'intent_cancelled'
+        when case when not now then past.awaited = 'declined'
+            else a.awaited is not null and exists (
+                select from eve.decision as q
+                where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'declined') end
             then 'decision_declined'
         when a.lineage_fault is not null then a.lineage_fault
         when c.principal <> all (policy.submitters) then 'class_not_authorised'
         when a.size > policy.payload_limit then 'payload_too_large'
     end;
     if d.reason is null and policy.schema_digest is not null then
-        d.facts := d.facts || pg_catalog.jsonb_build_object('payload', eve._payload_verdict(
-            c.queue_id, a.class_id, a.revision, policy.schema_digest, a.payload));
+        d.facts := d.facts || pg_catalog.jsonb_build_object('payload', case
+            when now then eve._payload_verdict(
+                c.queue_id, a.class_id, a.revision, policy.schema_digest, a.payload)
+            else coalesce(past.payload, eve._payload_under(past.schema, policy.schema_digest, a.payload)) end);
         if d.facts -> 'payload' ->> 'verdict' = 'invalid' then
             d.reason := 'payload_invalid';
         end if;
     end if;
-    if d.reason is null and policy.effect_unique and eve._effect_seen(c.queue_id, a.effect_identity) then
+    if d.reason is null and policy.effect_unique and (case when now
+        then eve._effect_seen(c.queue_id, a.effect_identity) else past.effect_seen end) then
         d.reason := 'effect_already_observed';
     end if;
     if d.reason is not null then
@@ -52,7 +58,7 @@ begin
         return d;
     end if;
     if policy.evidence <> 'none' then
-        d.capacity := eve._capacity(c.queue_id, a.class_id, a.at);
+        d.capacity := case when now then eve._capacity(c.queue_id, a.class_id, a.at) else past.capacity end;
     end if;
     d.reason := case
         -- Of two truths the measured one is told, while the deadline itself lies ahead.
@@ -63,35 +69,51 @@ begin
     end;
     if d.reason is not null then
         d.decision := 'EXPIRE';
+    end if;
+    return d;
+end
+$$;
+
+comment on function eve._decide_alone(eve.caller, eve.asked, eve.past) is
+'What a submission is refused for whatever else waits: REJECT or EXPIRE, or no decision yet.';
+
+create function eve._budgeted(policy eve.policy)
+returns boolean
+language sql
+immutable
+return (policy).item_limit is not null or (policy).byte_limit is not null or (policy).shared_item_limit is not null
+    or (policy).shared_byte_limit is not null or (policy).evidence = 'limit';
+
+comment on function eve._budgeted(eve.policy) is 'Whether a policy asks for the counts of what is stored.';
+
+create function eve._decide_among(c eve.caller, a eve.asked, decided eve.decided, past eve.past)
+returns eve.decided
+language plpgsql
+stable
+as $$
+declare
+    d eve.decided := decided;
+    policy eve.policy := a.policy;
+    now boolean := past.at is null;
+    oldest interval;
+    hold jsonb;
+begin
+    d.reason := case
+        when (d.spent).items >= policy.item_limit
+            or (d.spent).shared_items >= policy.shared_item_limit then 'item_budget_exhausted'
+        when (d.spent).bytes + a.size > policy.byte_limit
+            or (d.spent).shared_bytes + a.size > policy.shared_byte_limit then 'byte_budget_exhausted'
+    end;
+    if d.reason is not null then
+        d.decision := 'REJECT';
         return d;
     end if;
-    -- Before any budget: a merged request takes none.
-    if policy.coalesce <> 'none' and a.coalescing_key is not null then
-        d.survivor := eve._survivor(c, a);
-        if d.survivor is not null then
-            d.decision := 'COALESCE';
-            d.reason := 'equivalent_waiting';
-            return d;
-        end if;
+    if policy.age_limit is not null then
+        oldest := a.at - case when now then eve._oldest_eligible(c.queue_id, a.class_id)
+            else past.oldest_eligible end;
     end if;
-    if policy.item_limit is not null or policy.byte_limit is not null or policy.shared_item_limit is not null
-        or policy.shared_byte_limit is not null or policy.evidence = 'limit' then
-        d.spent := eve._count_budget(c, a.class_id, policy, a.at);
-        d.reason := case
-            when (d.spent).items >= policy.item_limit
-                or (d.spent).shared_items >= policy.shared_item_limit then 'item_budget_exhausted'
-            when (d.spent).bytes + a.size > policy.byte_limit
-                or (d.spent).shared_bytes + a.size > policy.shared_byte_limit then 'byte_budget_exhausted'
-        end;
-        if d.reason is not null then
-            d.decision := 'REJECT';
-            return d;
-        end if;
-    end if;
-    if policy.age_limit is not null
-        and a.at - eve._oldest_eligible(c.queue_id, a.class_id) > policy.age_limit then
-        d.facts := d.facts || pg_catalog.jsonb_build_object(
-            'oldest_eligible_age', a.at - eve._oldest_eligible(c.queue_id, a.class_id));
+    if oldest > policy.age_limit then
+        d.facts := d.facts || pg_catalog.jsonb_build_object('oldest_eligible_age', oldest);
         if policy.age_action = 'reject' then
             d.decision := 'REJECT';
             d.reason := 'age_budget_exceeded';
@@ -106,7 +128,7 @@ begin
         end if;
     end if;
     if policy.dependencies is not null then
-        d.holds := d.holds || eve._health_holds(c, policy, a.at);
+        d.holds := d.holds || eve._health_holds(c, policy, a.at, past.health);
     end if;
     if d.facts -> 'payload' ->> 'verdict' = 'unavailable' then
         d.holds := d.holds || eve._hold_json('validator_unavailable', a.class, null, null);
@@ -117,13 +139,16 @@ begin
     if a.not_before > a.at then
         d.holds := d.holds || eve._hold_json('not_before', null, null, a.not_before);
     end if;
-    if a.awaited is not null and exists (
+    if (case when not now then past.awaited = 'open' else a.awaited is not null and exists (
         select from eve.decision as q
-        where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'open') then
+        where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'open') end) then
         d.holds := d.holds || eve._hold_json('awaiting_decision', a.awaited::text, null, null);
     end if;
     if policy.effect_unique then
-        d.holds := d.holds || eve._effect_hold(c, a);
+        d.holds := d.holds || case
+            when now then eve._effect_hold(c, a)
+            when past.effect_live then eve._hold_json('effect_already_live', a.effect_identity, null, null)
+            else '[]' end;
     end if;
     if policy.replay_class = 'destination_protected' and (
         a.deadline is null or a.at + (policy.protection ->> 'retention')::interval < a.deadline) then
@@ -131,6 +156,35 @@ begin
     end if;
     d.decision := 'ADMIT';
     return d;
+end
+$$;
+
+comment on function eve._decide_among(eve.caller, eve.asked, eve.decided, eve.past) is
+'What becomes of a submission among the others: REJECT by a budget or an age, or ADMIT with the holds known before its edges are stored. What is spent was counted by the caller.';
+
+create function eve._decide(c eve.caller, a eve.asked)
+returns eve.decided
+language plpgsql
+as $$
+declare
+    d eve.decided := eve._decide_alone(c, a, null);
+begin
+    if d.decision is not null then
+        return d;
+    end if;
+    -- Before any budget: a merged request takes none.
+    if (a.policy).coalesce <> 'none' and a.coalescing_key is not null then
+        d.survivor := eve._survivor(c, a);
+        if d.survivor is not null then
+            d.decision := 'COALESCE';
+            d.reason := 'equivalent_waiting';
+            return d;
+        end if;
+    end if;
+    if eve._budgeted(a.policy) then
+        d.spent := eve._count_budget(c, a.class_id, a.policy, a.at);
+    end if;
+    return eve._decide_among(c, a, d, null);
 end
 $$;
 
@@ -160,11 +214,12 @@ begin
             then 'not reached' else 'fresh' end) else 'not consulted' end,
         'steps', pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
-                'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex')),
+                'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex'),
+                'requested_at', a.requested_at, 'derived', a.derived),
             pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
-                'cancelled', d.reason = 'intent_cancelled', 'value_until', a.value_until),
+                'cancelled', d.reason = 'intent_cancelled', 'value_until', a.value_until, 'awaits', a.awaited),
             pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',
-                'deadline', a.deadline, 'margin', a.margin),
+                'deadline', a.deadline, 'margin', a.margin, 'not_before', a.not_before),
             pg_catalog.jsonb_build_object('step', 4, 'name', 'repetition', 'replay_class', a.replay_class),
             pg_catalog.jsonb_build_object('step', 5, 'name', 'owners', 'admission', 'eve_submit',
                 'retry', policy.retry_owner, 'execution', 'holder of the live lease'),

@@ -13,7 +13,7 @@ end;
 
 comment on function eve._schema_of(bigint, integer, integer) is 'The payload schema of a class revision, null when it declares none.';
 
-create function eve._payload_verdict(queue_id bigint, class_id integer, revision integer, digest text, payload jsonb)
+create function eve._payload_under(schema jsonb, digest text, payload jsonb)
 returns jsonb
 language plpgsql
 stable
@@ -26,12 +26,27 @@ begin
     elsif payload is null then
         return '{"verdict": "purged"}';
     end if;
-    faults := eve._payload_faults(eve._schema_of(queue_id, class_id, revision), digest, payload);
+    faults := eve._payload_faults(schema, digest, payload);
     return case
         when faults is null then '{"verdict": "unavailable"}'
         when faults = '[]' then '{"verdict": "valid"}'
         else pg_catalog.jsonb_build_object('verdict', 'invalid', 'faults', faults)
     end;
+end
+$$;
+
+comment on function eve._payload_under(jsonb, text, jsonb) is
+'The verdict on a payload under a schema: valid, invalid with its faults, unavailable (never a pass), purged, or no schema declared.';
+
+create function eve._payload_verdict(queue_id bigint, class_id integer, revision integer, digest text, payload jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+begin
+    return eve._payload_under(
+        case when digest is not null and payload is not null
+            then eve._schema_of(queue_id, class_id, revision) end, digest, payload);
 end
 $$;
 

@@ -186,6 +186,8 @@ begin
     a.margin := minimum_completion_margin;
     a.value_until := coalesce(value_until, coalesce(requested_at, at) + policy.value_window);
     a.awaited := decision;
+    a.requested_at := coalesce(requested_at, at);
+    a.derived := derived;
     d := eve._decide(c, a);
     answer.decision := d.decision;
     answer.reason := d.reason;

@@ -2,7 +2,7 @@
 begin;
 
 drop function eve._health_reason(eve.policy, text);
-drop function eve._health_holds(eve.caller, eve.policy, timestamptz);
+drop function eve._health_holds(eve.caller, eve.policy, timestamptz, jsonb);
 drop function eve._infeasible(timestamptz, eve.capacity, interval, timestamptz);
 drop function eve._judge_capacity(text, eve.policy, eve.capacity, bigint, timestamptz);
 

@@ -3,6 +3,9 @@ begin;
 
 drop function eve._evidence(eve.asked, eve.decided, jsonb);
 drop function eve._decide(eve.caller, eve.asked);
+drop function eve._decide_among(eve.caller, eve.asked, eve.decided, eve.past);
+drop function eve._budgeted(eve.policy);
+drop function eve._decide_alone(eve.caller, eve.asked, eve.past);
 drop type eve.decided;
 
 commit;

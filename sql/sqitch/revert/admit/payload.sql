@@ -3,6 +3,7 @@ begin;
 
 drop function eve._payload_now(bigint, bigint);
 drop function eve._payload_verdict(bigint, integer, integer, text, jsonb);
+drop function eve._payload_under(jsonb, text, jsonb);
 drop function eve._schema_of(bigint, integer, integer);
 
 commit;

@@ -2,5 +2,6 @@
 begin;
 
 select 1 / (obj_description('eve.asked'::regtype, 'pg_type') is not null)::int;
+select 1 / (obj_description('eve.past'::regtype, 'pg_type') is not null)::int;
 
 rollback;

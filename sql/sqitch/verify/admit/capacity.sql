@@ -3,7 +3,7 @@ begin;
 
 select 1 / (obj_description('eve._judge_capacity(text, eve.policy, eve.capacity, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._infeasible(timestamptz, eve.capacity, interval, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._health_holds(eve.caller, eve.policy, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._health_holds(eve.caller, eve.policy, timestamptz, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._health_reason(eve.policy, text)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

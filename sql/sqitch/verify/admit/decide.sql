@@ -2,6 +2,9 @@
 begin;
 
 select 1 / (obj_description('eve.decided'::regtype, 'pg_type') is not null)::int;
+select 1 / (obj_description('eve._decide_alone(eve.caller, eve.asked, eve.past)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._budgeted(eve.policy)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._decide_among(eve.caller, eve.asked, eve.decided, eve.past)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._decide(eve.caller, eve.asked)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._evidence(eve.asked, eve.decided, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 

@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve._schema_of(bigint, integer, integer)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._payload_under(jsonb, text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._payload_verdict(bigint, integer, integer, text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._payload_now(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 
