@@ -77,10 +77,11 @@ begin
             select d.decision, d.phase from eve.decision as d where d.queue_id = q
         ), class_said as (
             select e.data ->> 'class' as name, (e.data ->> 'revision')::integer as revision,
-                pg_catalog.jsonb_populate_record(null::eve.policy, e.data -> 'policy') as policy
+                pg_catalog.jsonb_populate_record(null::eve.policy, e.data -> 'policy') as policy,
+                e.data -> 'answers' as answers
             from said as e where e.kind = 'class_defined'
         ), class_is as (
-            select k.name, r.revision, r.policy
+            select k.name, r.revision, r.policy, r.answers
             from eve.class_revision as r
             join eve.work_class as k on k.queue_id = r.queue_id and k.class_id = r.class_id
             where r.queue_id = q
@@ -110,7 +111,7 @@ begin
             union all
             select 'class' where exists (
                 select from class_said as a full join class_is as b using (name, revision)
-                where a.policy is distinct from b.policy)
+                where a.policy is distinct from b.policy or a.answers is distinct from b.answers)
                 or exists (
                     select from eve.work_class as k
                     where k.queue_id = q

@@ -1,6 +1,59 @@
 -- api/create_queue.sql · begin a queue, define its classes and pools. Appends under item 0: queue_created, access_granted, class_defined, pool_defined.
 begin;
 
+create function eve._answers(preset text, document jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    given jsonb := (select p.policy from eve.preset as p where p.preset = _answers.preset);
+    said jsonb := pg_catalog.jsonb_strip_nulls((document - 'schema'::text)
+        || pg_catalog.jsonb_build_object('schema', eve._schema_digest(document -> 'schema')));
+begin
+    -- A null takes a preset's setting away; it answers nothing.
+    given := given - array(select k.key from pg_catalog.jsonb_each(document) as k (key, value)
+        where k.value = 'null');
+    return (
+        select pg_catalog.jsonb_object_agg(f.field, pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+            'answered_by', case
+                when said -> 'declared' ? f.field or said ?| f.settings then 'policy'
+                when given -> 'declared' ? f.field or given ?| f.settings then 'preset ' || _answers.preset
+                when f.engine then 'engine'
+            end,
+            'declared', coalesce(said -> 'declared' -> f.field, given -> 'declared' -> f.field),
+            'settings', (
+                select pg_catalog.jsonb_object_agg(s.name, v.value)
+                from pg_catalog.unnest(f.settings) as s (name)
+                cross join lateral (select coalesce(said -> s.name, given -> s.name)) as v (value)
+                where v.value is not null))))
+        from eve.policy_field as f);
+end
+$$;
+
+comment on function eve._answers(text, jsonb) is
+'The twenty-two fields of a class''s contract: who answered each (policy, preset by name, engine; absent when nobody did) and with what.';
+
+create function eve._unanswered_questions(preset text, document jsonb)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    answers jsonb := eve._answers(preset, document);
+begin
+    return (
+        select coalesce(pg_catalog.jsonb_object_agg(q.number, q.question), '{}')
+        from eve.question as q
+        where exists (
+            select from pg_catalog.unnest(q.fields) as f (name)
+            where answers -> f.name ->> 'answered_by' is null));
+end
+$$;
+
+comment on function eve._unanswered_questions(text, jsonb) is
+'Those of the twenty-one questions to which neither policy nor preset nor engine has an answer, by number.';
+
 create function eve._define_class(c eve.caller, class text, preset text, document jsonb)
 returns eve.appended
 language plpgsql
@@ -29,12 +82,14 @@ begin
         'class', class, 'class_id', id, 'revision', next_revision, 'lane', lane, 'preset', preset,
         'document', document, 'policy', pg_catalog.to_jsonb(policy),
         'digest', pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-            preset || ':' || document::text, 'UTF8')), 'hex')));
+            preset || ':' || document::text, 'UTF8')), 'hex'),
+        'answers', eve._answers(preset, document),
+        'unanswered', eve._unanswered_questions(preset, document)));
 end
 $$;
 
 comment on function eve._define_class(eve.caller, text, text, jsonb) is
-'Give a class its next immutable policy revision.';
+'Give a class its next immutable policy revision; the event says who answered each field and which questions nobody answered.';
 
 create function public.eve_create_queue(
     queue text,
@@ -116,54 +171,6 @@ $$;
 
 comment on function public.eve_create_queue(text, text, text, interval, text) is
 'Create a queue with pool local; with a replay class also class default from preset job. Its creator becomes operator, producer, worker and auditor of it, never human. Refuses a taken name (42710).';
-
-create function eve._answers(preset text, document jsonb)
-returns jsonb
-language plpgsql
-stable
-as $$
-declare
-    given jsonb := (select p.policy from eve.preset as p where p.preset = _answers.preset);
-begin
-    return (
-        select pg_catalog.jsonb_object_agg(f.field, pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-            'answered_by', case
-                when document -> 'declared' ? f.field or document ?| f.settings then 'policy'
-                when given -> 'declared' ? f.field or given ?| f.settings then 'preset ' || _answers.preset
-                when f.engine then 'engine'
-            end,
-            'declared', coalesce(document -> 'declared' -> f.field, given -> 'declared' -> f.field),
-            'settings', (
-                select pg_catalog.jsonb_object_agg(s.name, v.value)
-                from pg_catalog.unnest(f.settings) as s (name)
-                cross join lateral (select coalesce(document -> s.name, given -> s.name)) as v (value)
-                where v.value is not null))))
-        from eve.policy_field as f);
-end
-$$;
-
-comment on function eve._answers(text, jsonb) is
-'The twenty-two fields of a class''s contract: who answered each (policy, preset by name, engine; absent when nobody did) and with what.';
-
-create function eve._unanswered_questions(preset text, document jsonb)
-returns jsonb
-language plpgsql
-stable
-as $$
-declare
-    answers jsonb := eve._answers(preset, document);
-begin
-    return (
-        select coalesce(pg_catalog.jsonb_object_agg(q.number, q.question), '{}')
-        from eve.question as q
-        where exists (
-            select from pg_catalog.unnest(q.fields) as f (name)
-            where answers -> f.name ->> 'answered_by' is null));
-end
-$$;
-
-comment on function eve._unanswered_questions(text, jsonb) is
-'Those of the twenty-one questions to which neither policy nor preset nor engine has an answer, by number.';
 
 create function public.eve_define_class(
     queue text,

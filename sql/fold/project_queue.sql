@@ -64,12 +64,12 @@ begin
             cross join pg_catalog.generate_series(1, c.local_leases) as n (number);
         when 'class_defined' then
             insert into eve.class_revision (
-                queue_id, class_id, revision, policy, preset, document, digest, actor, at)
+                queue_id, class_id, revision, policy, preset, document, digest, answers, actor, at)
             values (
                 _project_queue.queue_id, (data ->> 'class_id')::integer, (data ->> 'revision')::integer,
                 pg_catalog.jsonb_populate_record(null::eve.policy, data -> 'policy'),
                 data ->> 'preset', data -> 'document', pg_catalog.decode(data ->> 'digest', 'hex'),
-                _project_queue.actor, _project_queue.at);
+                data -> 'answers', _project_queue.actor, _project_queue.at);
             if (data ->> 'revision')::integer = 1 then
                 insert into eve.work_class (queue_id, class_id, name, lane, revision, paused)
                 values (

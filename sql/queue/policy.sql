@@ -55,6 +55,54 @@ create type eve.policy as (
 comment on type eve.policy is
 'The policy of a class. Times are intervals, sizes bytes, counts whole numbers, spend in the unit that the class declares; null means that a limit is not set. Fields may be added, their types never change.';
 
+create function eve._settings(out name text, out expected text)
+returns setof record
+language sql
+stable
+begin atomic
+    select a.attname::text, case a.atttypid
+        when 'text'::pg_catalog.regtype then 'string'
+        when 'interval'::pg_catalog.regtype then 'string'
+        when 'text[]'::pg_catalog.regtype then 'array'
+        when 'boolean'::pg_catalog.regtype then 'boolean'
+        when 'jsonb'::pg_catalog.regtype then null
+        else 'number' end
+    from pg_catalog.pg_attribute as a
+    join pg_catalog.pg_type as t on t.typrelid = a.attrelid
+    where t.oid = 'eve.policy'::pg_catalog.regtype and a.attnum > 0 and not a.attisdropped
+        and a.attname <> 'schema_digest';
+end;
+
+comment on function eve._settings() is
+'The attributes of eve.policy that a document may set, each with the JSON type that it is written in, null for any.';
+
+create function eve._mistyped(document jsonb)
+returns text
+language plpgsql
+stable
+as $$
+begin
+    -- What is written as another type is a mistake, never converted: "3" is no count, 90 no interval.
+    return (
+        select pg_catalog.format('%s is not %s', s.name, case s.expected
+            when 'number' then 'a number' when 'boolean' then 'true or false'
+            when 'array' then 'a list of texts' else 'a text' end)
+        from pg_catalog.jsonb_each(document) as k (key, value)
+        join eve._settings() as s on s.name = k.key
+        where pg_catalog.jsonb_typeof(k.value) <> 'null' and (
+            pg_catalog.jsonb_typeof(k.value) <> s.expected
+            or s.expected = 'array' and exists (
+                select from pg_catalog.jsonb_array_elements(
+                    case when s.expected = 'array' and pg_catalog.jsonb_typeof(k.value) = 'array'
+                        then k.value else '[]' end) as e (value)
+                where pg_catalog.jsonb_typeof(e.value) <> 'string'))
+        order by k.key limit 1);
+end
+$$;
+
+comment on function eve._mistyped(jsonb) is
+'What is wrong with the types of a policy document, null when nothing is. A JSON null is a setting that is not set.';
+
 create function eve._policy_of(preset text, document jsonb)
 returns eve.policy
 language plpgsql
@@ -63,7 +111,7 @@ as $$
 declare
     policy eve.policy;
     answers jsonb;
-    field text;
+    wrong text;
     fault text;
 begin
     select p.policy into answers from eve.preset as p where p.preset = _policy_of.preset;
@@ -77,25 +125,35 @@ begin
         perform eve._raise('22023', 'policy is not a JSON object', null,
             'Pass an object such as {"attempts": 5}.');
     end if;
-    select k.key into field
+    select k.key into wrong
     from pg_catalog.jsonb_object_keys(document) as k (key)
-    where k.key not in (
-        select a.attname from pg_catalog.pg_attribute as a
-        where a.attrelid = (select t.typrelid from pg_catalog.pg_type as t
-            where t.oid = 'eve.policy'::pg_catalog.regtype) and a.attname <> 'schema_digest')
-        and k.key not in ('schema', 'declared')
+    where k.key not in (select s.name from eve._settings() as s) and k.key not in ('schema', 'declared')
     order by k.key limit 1;
     if found then
-        perform eve._raise('22023', pg_catalog.format('unknown policy field "%s"', pg_catalog.left(field, 200)),
-            null,
-            'The fields are the attributes of type eve.policy, schema and declared.');
+        perform eve._raise('22023', pg_catalog.format('unknown policy field "%s"', pg_catalog.left(wrong, 200)),
+            pg_catalog.jsonb_build_object('fields', (
+                select pg_catalog.jsonb_agg(x.name order by x.name) from (
+                    select s.name from eve._settings() as s union all values ('schema'), ('declared')) as x (name))),
+            coalesce((
+                select case when f.settings = '{}' then 'The queue itself answers this one;' else
+                    pg_catalog.format('It is answered by %s;', pg_catalog.array_to_string(f.settings, ', ')) end
+                    || ' in words it is said under "declared".'
+                from eve.policy_field as f where f.field = wrong),
+                'The fields are those of the detail.'));
     end if;
+    fault := eve._mistyped(document);
     fault := case
+        when fault is not null then fault
+        when pg_catalog.octet_length(document::text) > 2097152 then 'the document is larger than 2 MiB'
         when pg_catalog.jsonb_typeof(document -> 'declared') <> 'object' then 'declared is not an object'
         when exists (
             select from pg_catalog.jsonb_object_keys(document -> 'declared') as k (key)
             where k.key not in (select f.field from eve.policy_field as f))
             then 'declared names a field that is none of the twenty-two'
+        when exists (
+            select from pg_catalog.jsonb_each(document -> 'declared') as k (key, value)
+            where pg_catalog.jsonb_typeof(k.value) <> 'string' or pg_catalog.btrim(k.value #>> '{}') = '')
+            then 'declared says something else than words'
         when pg_catalog.octet_length((document -> 'declared')::text) > 65536 then 'declared is larger than 64 KiB'
         when pg_catalog.jsonb_typeof(document -> 'schema') not in ('object', 'boolean')
             then 'schema is not a JSON Schema'
@@ -119,12 +177,9 @@ begin
     begin
         policy := pg_catalog.jsonb_populate_record(policy, (answers || document) - '{schema,declared}'::text[]);
         perform (policy.protection ->> 'retention')::interval;
-        if document ? 'schema' then
-            policy.schema_digest := pg_catalog.encode(
-                pg_catalog.sha256(pg_catalog.convert_to((document -> 'schema')::text, 'UTF8')), 'hex');
-        end if;
+        policy.schema_digest := eve._schema_digest(document -> 'schema');
     exception when data_exception or invalid_text_representation or array_subscript_error then
-        perform eve._raise('22023', 'a policy field has a value of another type',
+        perform eve._raise('22023', 'a policy field has a value of another type or out of range',
             pg_catalog.jsonb_build_object('because', pg_catalog.left(sqlerrm, 200)),
             'Write intervals as text such as "90 s", limits as whole numbers.');
     end;
@@ -189,11 +244,7 @@ begin
         when (pg_catalog.octet_length(policy.retry_owner) between 1 and 200) is not true
             or policy.retry_owner ~ '[[:cntrl:]]'
             then 'retry_owner is not a short text'
-        when policy.pools is not null and (
-            (pg_catalog.array_ndims(policy.pools) = 1) is not true
-            or exists (select from pg_catalog.unnest(policy.pools) as p (name)
-                where (pg_catalog.octet_length(p.name) between 1 and 200) is not true))
-            then 'pools is not a list of short names'
+        when eve._short_names(policy.pools, 1000) is false then 'pools is not a list of short names'
         when policy.engine_verifies is null or policy.verifier_not_holder is null
             or policy.effect_starts is null or policy.own_lane is null
             or policy.effect_unique is null then 'a yes-or-no field is null'

@@ -14,6 +14,15 @@ $$;
 comment on function eve._validator() is
 'Whether payload schemas can be checked here: extension eve_plpython is installed.';
 
+create function eve._schema_digest(schema jsonb)
+returns text
+language sql
+immutable
+strict
+return pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(schema::text, 'UTF8')), 'hex');
+
+comment on function eve._schema_digest(jsonb) is 'The digest by which a policy names its schema; null for none.';
+
 create function eve._schema_verdict(schema jsonb)
 returns text
 language plpgsql

@@ -25,13 +25,14 @@ create table eve.class_revision (
     preset text not null,
     document jsonb not null,
     digest bytea not null,
+    answers jsonb not null,
     actor text not null,
     at timestamptz not null,
     constraint class_revision_pkey primary key (queue_id, class_id, revision)
 );
 
 comment on table eve.class_revision is
-'The immutable revisions of a class policy: the value, the preset and document that gave it, their digest, who and when.';
+'The immutable revisions of a class policy: the value, the preset and document that gave it, their digest, who answered each of the twenty-two fields, who defined it and when.';
 
 create function eve._policy(queue_id bigint, class_id integer, admitted integer)
 returns eve.policy

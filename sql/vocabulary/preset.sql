@@ -12,19 +12,32 @@ comment on table eve.preset is
 'Named answers to the questions of a class policy; what a preset leaves open is read from eve.contract. Source: contract, section 14.';
 
 insert into eve.preset (preset, policy, meaning) values
-('job', '{"completion_test": "report", "engine_verifies": true, "evidence": "none", "coalesce": "none",'
-    ' "cancel_boundary": "immediate", "retry_owner": "queue", "payload_limit": 1048576, "retention": "30 days",'
+('job', '{"completion_test": "report", "engine_verifies": true, "cancel_boundary": "immediate",'
+    ' "retry_owner": "queue", "coalesce": "none", "evidence": "none", "payload_limit": 1048576,'
+    ' "retention": "30 days",'
     ' "declared": {"intent_identity": "operation_identity and work_id; the effect is operation:work_id",'
     ' "telemetry_policy": "counts, sizes and ages; no payload"}}',
     'the holder''s report is the test and the engine verifies it'),
-('effect', '{"retry_owner": "queue", "coalesce": "none", "completion_test": "effects", "engine_verifies": true,'
-    ' "effect_starts": true, "cancel_boundary": "effect_start"}',
+('effect', '{"completion_test": "effects", "engine_verifies": true, "effect_starts": true,'
+    ' "cancel_boundary": "effect_start",'
+    ' "retry_owner": "queue", "coalesce": "none", "evidence": "none", "payload_limit": 1048576,'
+    ' "retention": "30 days",'
+    ' "declared": {"intent_identity": "operation_identity and work_id; the effect is operation:work_id",'
+    ' "telemetry_policy": "counts, sizes and ages; no payload"}}',
     'complete when every expected effect was observed'),
-('agent_task', '{"retry_owner": "queue", "coalesce": "none", "completion_test": "review",'
-    ' "engine_verifies": false, "verifier_not_holder": true, "backoff_base": "30 s"}',
+('agent_task', '{"completion_test": "review", "engine_verifies": false, "verifier_not_holder": true,'
+    ' "backoff_base": "30 s", "cancel_boundary": "immediate",'
+    ' "retry_owner": "queue", "coalesce": "none", "evidence": "none", "payload_limit": 1048576,'
+    ' "retention": "30 days",'
+    ' "declared": {"intent_identity": "operation_identity and work_id; the effect is operation:work_id",'
+    ' "telemetry_policy": "counts, sizes and ages; no payload"}}',
     'a verifier who did not hold the item judges the result'),
-('imported', '{"retry_owner": "queue", "coalesce": "none", "completion_test": "report", "engine_verifies": true,'
-    ' "backoff_base": "0 s"}',
+('imported', '{"completion_test": "report", "engine_verifies": true, "backoff_base": "0 s",'
+    ' "cancel_boundary": "immediate",'
+    ' "retry_owner": "queue", "coalesce": "none", "evidence": "none", "payload_limit": 1048576,'
+    ' "retention": "30 days",'
+    ' "declared": {"intent_identity": "operation_identity and work_id; the effect is operation:work_id",'
+    ' "telemetry_policy": "counts, sizes and ages; no payload"}}',
     'work taken over from another system''s backlog');
 
 commit;

@@ -406,7 +406,34 @@ POLICIES: dict[str, list[object]] = {
     "retry_owner": [LONG, "", "a\nb", None],
     "pools": ["local", [], [None], [""], [["a"], ["b"]], {"a": 1}],
     "protection": [],
+    "evidence": ["", "perhaps", None],
+    "evidence_limit": [-1, 10**9 + 1, "3", 1.5],
+    "freshness": ["0 s", "8 days", AGES, None, 90],
+    "measure_window": ["0 s", "8 days", AGES, None],
+    "dependencies": ["mail", [], [None], [""], [["a"], ["b"]], ["a"] * 17, [1], {"a": 1}],
+    "budget_mode": ["", "loose", None],
+    **dict.fromkeys(("item_limit", "byte_limit", "shared_item_limit", "shared_byte_limit"),
+                    [-1, 2**63, 1e30, "7", 0.5, [7], True]),
+    "age_limit": ["0.9 s", "-1 s", AGES, 60],
+    "age_action": ["", "forget", None],
+    "value_window": ["-1 s", AGES, "a while", 60],
+    "life": ["-1 s", AGES, "a while", 60],
+    "wait_hint": ["-1 s", "31 days", AGES, 60],
+    "submitters": ["t_producer", [], [None], [""], [LONG], [["a"]], ["a\nb"]],
+    "coalesce": ["", "perhaps", None, True],
+    "effect_unique": ["yes", 1, None],
+    "limit_per_key": [0, -1, 1025, "2"],
+    "evidence_kinds": ["receipt", [], [None], [""], ["a"] * 65, [LONG]],
+    **dict.fromkeys(("spend_limit", "spend_tree_limit"), [-1, "NaN", "Infinity", "10"]),
+    "schema_digest": ["", "0" * 64, None],
 }
+DOCUMENTS: list[dict[str, Any]] = [
+    {"schema": None}, {"schema": "object"}, {"schema": []}, {"schema": {"title": LONG}},
+    {"declared": None}, {"declared": []}, {"declared": {"nothing": "a"}},
+    {"declared": {"value_window": None}}, {"declared": {"value_window": " "}},
+    {"declared": {"value_window": {"days": 1}}}, {"declared": {"value_window": "x" * 65537}},
+    {"pools": ["a"] * 1001}, {"evidence": "limit"}, {"lease_policy": "as the queue has it"},
+]  # fmt: skip
 PROTECTION = {
     "scope": "payee", "retention": "7 days", "canonical_inputs": "all", "conflict_behaviour": "409",
     "authority": "bank", "after_retention": "reconcile",
@@ -439,7 +466,8 @@ def test_infinite_intervals_are_refused(world: World) -> None:
             assert code == (expected if known else "22007"), (verb, value)
             assert hint or not known or code.startswith("=")
     for field in ("ttl_floor", "ttl", "ttl_ceiling", "max_age", "backoff_base", "backoff_cap",
-                  "retention", "completion_margin"):  # fmt: skip
+                  "retention", "completion_margin", "freshness", "measure_window", "age_limit",
+                  "value_window", "life", "wait_hint"):  # fmt: skip
         role, valid = world.valid("eve_define_class")
         policy = {field: "infinity"}
         code, hint = tried(world, "eve_define_class", {**valid, "policy": policy}, role)
@@ -456,6 +484,7 @@ def test_every_policy_field_refuses_what_it_cannot_mean(world: World) -> None:
     documents: Iterable[dict[str, Any]] = [
         *({"replay_class": "safe", name: bad} for name, many in POLICIES.items() for bad in many),
         *({"replay_class": "destination_protected", "protection": bad} for bad in PROTECTIONS),
+        *({"replay_class": "safe", **bad} for bad in DOCUMENTS),
         {"replay_class": "safe", "completion_test": "review", "engine_verifies": True},
         {"replay_class": "safe", "max_age": "10 s", "ttl_floor": "20 s"},
     ]

@@ -124,7 +124,10 @@ def test_every_change_is_a_new_revision_that_events_name(desk: Desk) -> None:
     lease = desk.lease(item=first)
     for revision in (2, 3):
         answer = desk.define(replay_class="safe", attempts=revision)
-        assert answer.detail == {"class": "default", "revision": revision}
+        assert answer.detail["unanswered"]["2"] == "When does the result stop being useful?"
+        assert {**answer.detail, "unanswered": 0} == {
+            "class": "default", "revision": revision, "unanswered": 0,
+        }  # fmt: skip
     assert desk.submit().revision == 3
     desk.hold("eve_fail", lease)
     desk.clock.advance(3600)

@@ -4,9 +4,9 @@ begin;
 drop function public.eve_define_pool(text, text, text[], text);
 drop function eve._reconsider(eve.caller, text);
 drop function public.eve_define_class(text, text, text, text, jsonb, text);
-drop function eve._unanswered_questions(text, jsonb);
-drop function eve._answers(text, jsonb);
 drop function public.eve_create_queue(text, text, text, interval, text);
 drop function eve._define_class(eve.caller, text, text, jsonb);
+drop function eve._unanswered_questions(text, jsonb);
+drop function eve._answers(text, jsonb);
 
 commit;

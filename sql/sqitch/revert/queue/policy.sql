@@ -5,6 +5,8 @@ drop function eve._stricter(eve.policy, eve.policy);
 drop function eve._short_names(text[], integer);
 drop function eve._check_policy(eve.policy);
 drop function eve._policy_of(text, jsonb);
+drop function eve._mistyped(jsonb);
+drop function eve._settings();
 drop type eve.policy;
 
 commit;

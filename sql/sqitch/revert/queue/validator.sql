@@ -3,6 +3,7 @@ begin;
 
 drop function eve._payload_faults(jsonb, text, jsonb);
 drop function eve._schema_verdict(jsonb);
+drop function eve._schema_digest(jsonb);
 drop function eve._validator();
 
 commit;

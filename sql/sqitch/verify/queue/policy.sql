@@ -2,6 +2,8 @@
 begin;
 
 select 1 / (obj_description('eve.policy'::regtype, 'pg_type') is not null)::int;
+select 1 / (obj_description('eve._settings()'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._mistyped(jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._policy_of(text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._check_policy(eve.policy)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._short_names(text[], integer)'::regprocedure, 'pg_proc') is not null)::int;

@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve._validator()'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._schema_digest(jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._schema_verdict(jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._payload_faults(jsonb, text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 

@@ -5,6 +5,6 @@ select 1 / (obj_description('eve.work_class'::regclass, 'pg_class') is not null)
 select 1 / (obj_description('eve.class_revision'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve._policy(bigint, integer, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select queue_id, class_id, name, lane, revision, paused from eve.work_class where false;
-select queue_id, class_id, revision, policy, preset, document, digest, actor, at from eve.class_revision where false;
+select queue_id, class_id, revision, policy, preset, document, digest, answers, actor, at from eve.class_revision where false;
 
 rollback;
