@@ -412,8 +412,10 @@ POLICIES: dict[str, list[object]] = {
     "measure_window": ["0 s", "8 days", AGES, None],
     "dependencies": ["mail", [], [None], [""], [["a"], ["b"]], ["a"] * 17, [1], {"a": 1}],
     "budget_mode": ["", "loose", None],
-    **dict.fromkeys(("item_limit", "byte_limit", "shared_item_limit", "shared_byte_limit"),
-                    [-1, 2**63, 1e30, "7", 0.5, [7], True]),
+    "item_limit": [-1, 2**63, 1e30, "7", 0.5, [7], True],
+    "byte_limit": [-1, 2**63, 1e30, "7", 0.5, [7], True],
+    "shared_item_limit": [-1, 2**63, 1e30, "7", 0.5, [7], True],
+    "shared_byte_limit": [-1, 2**63, 1e30, "7", 0.5, [7], True],
     "age_limit": ["0.9 s", "-1 s", AGES, 60],
     "age_action": ["", "forget", None],
     "value_window": ["-1 s", AGES, "a while", 60],
@@ -424,7 +426,8 @@ POLICIES: dict[str, list[object]] = {
     "effect_unique": ["yes", 1, None],
     "limit_per_key": [0, -1, 1025, "2"],
     "evidence_kinds": ["receipt", [], [None], [""], ["a"] * 65, [LONG]],
-    **dict.fromkeys(("spend_limit", "spend_tree_limit"), [-1, "NaN", "Infinity", "10"]),
+    "spend_limit": [-1, "NaN", "Infinity", "10"],
+    "spend_tree_limit": [-1, "NaN", "Infinity", "10"],
     "schema_digest": ["", "0" * 64, None],
 }
 DOCUMENTS: list[dict[str, Any]] = [
