@@ -86,6 +86,7 @@ ALWAYS = {  # fields that are never null; all others may be
     "observation_answer": "class observed_at freshness_limit measured queued_items queued_bytes"
     " stored_items stored_bytes eligible_items arrivals completions in_flight worker_limit"
     " reserved_capacity dependency_health estimator drain released replayed",
+    "backtest_answer": "part because",
     "stats_answer": "class status phase items oldest_since",
 }
 NOT_VERBS = {"eve_acquire"}  # the client has its own: it answers a job

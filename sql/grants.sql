@@ -56,6 +56,7 @@ begin
             ('eve_measure',            'operator'),
             ('eve_set_health',         'operator'),
             ('eve_recheck',            'operator'),
+            ('eve_backtest',           'operator'),
             ('eve_cancel',             'producer operator human'),
             ('eve_acquire',            'worker'),
             ('eve_turn',               'worker'),

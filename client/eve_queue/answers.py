@@ -387,3 +387,28 @@ class ObservationAnswer(Answer):
     drain: str
     released: int
     replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestAnswer(Answer):
+    """Answer of eve_backtest: part "change" for each submission that the candidate would decide
+    otherwise, "unjudgeable" for each that the record does not let it decide, with the reason in
+    because; last "summary" with the counts.
+    """
+
+    _select: ClassVar[LiteralString] = (
+        "r.part, r.at, r.item, r.submission, r.work_id, r.was_decision, r.was_reason, "
+        "r.would_decision, r.would_reason, cast(r.because as text)"
+    )
+    _json: ClassVar[frozenset[str]] = frozenset({"because"})
+
+    part: str
+    at: datetime | None
+    item: int | None
+    submission: int | None
+    work_id: str | None
+    was_decision: str | None
+    was_reason: str | None
+    would_decision: str | None
+    would_reason: str | None
+    because: Any

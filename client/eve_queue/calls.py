@@ -18,6 +18,7 @@ from .answers import (
     ActAnswer,
     AdmissionAnswer,
     AuditAnswer,
+    BacktestAnswer,
     EventAnswer,
     ExplainAnswer,
     FinishAnswer,
@@ -1118,6 +1119,43 @@ def recheck(
     )
 
 
+def backtest(
+    queue: str,
+    class_: str,
+    policy: Json,
+    since: datetime,
+    *,
+    preset: str | None = None,
+    at_most: int | None = None,
+) -> Call[list[BacktestAnswer]]:
+    """Judge the submissions of a class on record since an instant, in their order, by a candidate
+    policy, and answer which would be decided otherwise and why; the last row is the summary:
+    judged, changed, unjudgeable, and left out beyond at_most. It writes nothing and locks
+    nothing. Refuses what eve_define_class would refuse of the candidate (22023) and an unknown
+    class (P0002). Counts, capacity evidence, health and what waited are those of then, less
+    what the candidate would not have stored; what only it would have stored is taken to live as
+    long as the others did on average. Not modelled: what workers would have done otherwise,
+    observations that the candidate would have caused, the edges and children of refused
+    submissions, a margin or replay class of a submission that its class outweighed, health that
+    was told with an earlier instant.
+
+    Left out: preset 'job', at_most 10000.
+    """
+    return call(
+        "eve_backtest",
+        BacktestAnswer,
+        many=True,
+        given=(
+            ("queue", "text", queue),
+            ("class", "text", class_),
+            ("policy", "jsonb", policy),
+            ("since", "timestamptz", since),
+            ("preset", "text", preset),
+            ("at_most", "integer", at_most),
+        ),
+    )
+
+
 def settle_import(
     queue: str,
     decision: int,
@@ -1305,6 +1343,7 @@ FUNCTIONS: Mapping[str, Callable[..., Call[Any]]] = {
     "eve_measure": measure,
     "eve_set_health": set_health,
     "eve_recheck": recheck,
+    "eve_backtest": backtest,
     "eve_settle_import": settle_import,
     "eve_item": item,
     "eve_history": history,

@@ -15,6 +15,7 @@ from .answers import (
     ActAnswer,
     AdmissionAnswer,
     AuditAnswer,
+    BacktestAnswer,
     EventAnswer,
     ExplainAnswer,
     FinishAnswer,
@@ -837,6 +838,32 @@ class Verbs(ABC):
         """
         return self.call(
             calls.recheck(self.name, item, work_id=work_id, idempotency_key=idempotency_key)
+        )
+
+    def backtest(
+        self,
+        class_: str,
+        policy: Json,
+        since: datetime,
+        *,
+        preset: str | None = None,
+        at_most: int | None = None,
+    ) -> list[BacktestAnswer]:
+        """Judge the submissions of a class on record since an instant, in their order, by a
+        candidate policy, and answer which would be decided otherwise and why; the last row is
+        the summary: judged, changed, unjudgeable, and left out beyond at_most. It writes
+        nothing and locks nothing. Refuses what eve_define_class would refuse of the candidate
+        (22023) and an unknown class (P0002). Counts, capacity evidence, health and what waited
+        are those of then, less what the candidate would not have stored; what only it would
+        have stored is taken to live as long as the others did on average. Not modelled: what
+        workers would have done otherwise, observations that the candidate would have caused,
+        the edges and children of refused submissions, a margin or replay class of a submission
+        that its class outweighed, health that was told with an earlier instant.
+
+        Left out: preset 'job', at_most 10000.
+        """
+        return self.call(
+            calls.backtest(self.name, class_, policy, since, preset=preset, at_most=at_most)
         )
 
     def settle_import(

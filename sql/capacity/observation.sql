@@ -124,6 +124,20 @@ $$;
 comment on function eve._in_use(bigint, text) is
 'How many live leases use an outside dependency: those of classes whose policy names it.';
 
+create function eve._health_told(told eve.health, at timestamptz)
+returns text
+language sql
+immutable
+return case
+    when (_health_told.told).told is null then 'missing'
+    when (_health_told.told).health <> 'healthy' then (_health_told.told).health
+    when (_health_told.told).valid_until <= _health_told.at then 'stale'
+    else 'healthy'
+end;
+
+comment on function eve._health_told(eve.health, timestamptz) is
+'What was told of a dependency as its state at an instant: missing, stale, or the word.';
+
 create function eve._health(queue_id bigint, dependency text, at timestamptz, counting boolean)
 returns text
 language plpgsql
@@ -131,14 +145,12 @@ stable
 as $$
 declare
     told eve.health := eve._told(queue_id, dependency);
+    health text := eve._health_told(told, at);
 begin
-    return case
-        when told.told is null then 'missing'
-        when told.health <> 'healthy' then told.health
-        when told.valid_until <= at then 'stale'
-        when counting and eve._in_use(queue_id, dependency) >= told.capacity then 'saturated'
-        else 'healthy'
-    end;
+    if health = 'healthy' and counting and eve._in_use(queue_id, dependency) >= told.capacity then
+        return 'saturated';
+    end if;
+    return health;
 end
 $$;
 
@@ -220,13 +232,12 @@ end;
 
 comment on function eve._latest(bigint, integer) is 'The newest observation of a class, null when there is none.';
 
-create function eve._capacity(queue_id bigint, class_id integer, at timestamptz)
+create function eve._capacity_of(o eve.observation, at timestamptz)
 returns eve.capacity
 language plpgsql
-stable
+immutable
 as $$
 declare
-    o eve.observation := eve._latest(queue_id, class_id);
     found_one eve.capacity;
 begin
     found_one.signal := 'observation';
@@ -239,6 +250,19 @@ begin
     found_one.start_delay := o.start_delay;
     found_one.drain := coalesce(o.drain, 'unavailable');
     return found_one;
+end
+$$;
+
+comment on function eve._capacity_of(eve.observation, timestamptz) is
+'An observation as evidence at an instant: fresh, stale or, where there is none, missing.';
+
+create function eve._capacity(queue_id bigint, class_id integer, at timestamptz)
+returns eve.capacity
+language plpgsql
+stable
+as $$
+begin
+    return eve._capacity_of(eve._latest(queue_id, class_id), at);
 end
 $$;
 

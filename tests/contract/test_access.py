@@ -50,6 +50,7 @@ unpause             .       .       .        x       .      .
 measure             .       .       .        x       .      .
 set_health          .       .       .        x       .      .
 recheck             .       .       .        x       .      .
+backtest            .       .       .        x       .      .
 sweep               .       x       .        x       .      .
 recover             .       x       .        x       .      .
 item                o       x       x        x       x      x

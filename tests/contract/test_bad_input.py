@@ -298,6 +298,14 @@ BAD: dict[str, dict[str, Cases]] = {
     "eve_recheck": {
         "queue": QUEUE, "item": ITEM[1:], "work_id": [("a", "22023")], "idempotency_key": KEY,
     },
+    "eve_backtest": {
+        "queue": QUEUE,
+        "class": CLASS,
+        "policy": [(None, "22004"), *OBJECT, (Jsonb({}), "22023"), (Jsonb({"nothing": 1}), "22023")],
+        "since": [(None, "22004"), *INSTANT],
+        "preset": [(None, "22004"), *MAYBE_WORD],
+        "at_most": [(None, "22023"), (0, "22023"), (-1, "22023"), (100_001, "22023")],
+    },
     "eve_recover": {"queue": QUEUE, "idempotency_key": KEY},
     "eve_item": {"queue": QUEUE, "item": [(None, "22023"), *ITEM[1:]], "work_id": [("a", "22023")]},
     "eve_explain": {

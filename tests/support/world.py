@@ -131,6 +131,13 @@ class World:
             "eve_measure": each(["operator"], {}),
             "eve_set_health": each(["operator"], {"dependency": "mail", "health": "healthy"}),
             "eve_recheck": each(["operator"], {"item": i["waiting"]}),
+            "eve_backtest": each(
+                ["operator"],
+                {
+                    "class": "default", "policy": Jsonb({"replay_class": "safe"}),
+                    "since": "2000-01-01 00:00Z",
+                },
+            ),
             "eve_sweep": each(["worker", "operator"], {}),
             "eve_recover": each(["worker", "operator"], {}),
             "eve_item": each(ROLES, {"item": i["ready"]}),

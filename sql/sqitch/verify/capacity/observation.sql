@@ -10,11 +10,13 @@ select 1 / (obj_description('eve.gauge'::regclass, 'pg_class') is not null)::int
 select 1 / (obj_description('eve._observation_json(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._told(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._in_use(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._health_told(eve.health, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._health(bigint, text, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._downstream(bigint, eve.policy, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._use(bigint, eve.policy, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve.capacity'::regtype, 'pg_type') is not null)::int;
 select 1 / (obj_description('eve._latest(bigint, integer)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._capacity_of(eve.observation, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._capacity(bigint, integer, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._oldest_eligible(bigint, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._observe(eve.caller, integer, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
