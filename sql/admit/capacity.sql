@@ -32,7 +32,8 @@ create function eve._infeasible(starts timestamptz, cap eve.capacity, margin int
 returns boolean
 language sql
 immutable
-return coalesce((cap).signal is not null and (cap).fault is null and starts + (cap).start_delay + coalesce(margin, '0') > deadline, false);
+return coalesce((cap).signal is not null and (cap).fault is null
+    and starts + (cap).start_delay + coalesce(margin, '0') > deadline, false);
 
 comment on function eve._infeasible(timestamptz, eve.capacity, interval, timestamptz) is
 'Whether fresh evidence says that the deadline cannot be met: earliest start, start delay and completion margin together pass it.';

@@ -145,6 +145,11 @@ def test_every_function_can_be_called(db: Database, acting: Callable[[str], Watc
     assert operator.measure()
     assert operator.set_health("mail", "healthy").done
     operator.recheck()
+    since = datetime(2020, 1, 1, tzinfo=UTC)
+    assert (
+        operator.backtest("default", policy={"replay_class": "safe"}, since=since)[-1].part
+        == "summary"
+    )
     operator.new_epoch()
     assert operator.rebuild().clean
     assert auditor.audit()[0].clean

@@ -301,7 +301,8 @@ BAD: dict[str, dict[str, Cases]] = {
     "eve_backtest": {
         "queue": QUEUE,
         "class": CLASS,
-        "policy": [(None, "22004"), *OBJECT, (Jsonb({}), "22023"), (Jsonb({"nothing": 1}), "22023")],
+        "policy": [(None, "22004"), *OBJECT, (Jsonb({}), "22023"),
+                   (Jsonb({"nothing": 1}), "22023")],
         "since": [(None, "22004"), *INSTANT],
         "preset": [(None, "22004"), *MAYBE_WORD],
         "at_most": [(None, "22023"), (0, "22023"), (-1, "22023"), (100_001, "22023")],

@@ -18,7 +18,7 @@ WITHOUT_KEY = {  # each for its reason
     "eve_rebuild": "folds the same ledger again",
 }
 READS = {"eve_contract", "eve_item", "eve_history", "eve_stats", "eve_explain", "eve_replay",
-         "eve_audit"}  # fmt: skip
+         "eve_audit", "eve_backtest"}  # fmt: skip
 
 # For every argument of every keyed verb, another value of its type that passes the first look.
 OTHER: dict[str, Any] = {
