@@ -144,11 +144,9 @@ begin
         where q.queue_id = c.queue_id and q.decision = a.awaited and q.phase = 'open') end) then
         d.holds := d.holds || eve._hold_json('awaiting_decision', a.awaited::text, null, null);
     end if;
-    if policy.effect_unique then
-        d.holds := d.holds || case
-            when now then eve._effect_hold(c, a)
-            when past.effect_live then eve._hold_json('effect_already_live', a.effect_identity, null, null)
-            else '[]' end;
+    -- Now it is claimed, exactly, once everything else is decided.
+    if policy.effect_unique and not now and past.effect_live then
+        d.holds := d.holds || eve._hold_json('effect_already_live', a.effect_identity, null, null);
     end if;
     if policy.replay_class = 'destination_protected' and (
         a.deadline is null or a.at + (policy.protection ->> 'retention')::interval < a.deadline) then

@@ -1,4 +1,4 @@
--- admit/effect.sql · checks: an effect that was observed is not asked for again; where the class says so, one live item an effect.
+-- admit/effect.sql · checks: an effect that was observed is not asked for again; where the class says so, one live item an effect, exactly.
 begin;
 
 create function eve._effect_seen(queue_id bigint, effect_identity text)
@@ -17,39 +17,39 @@ $$;
 comment on function eve._effect_seen(bigint, text) is
 'Whether an effect was observed before, by any item of the queue.';
 
-create function eve._effect_live(queue_id bigint, effect_identity text, but bigint)
+create function eve._effect_free(queue_id bigint, effect_identity text, item bigint)
 returns boolean
 language plpgsql
 stable
 as $$
 begin
-    return exists (
-        select from eve.intent as i
-        join eve.work_item as w on w.queue_id = i.queue_id and w.item = i.item
-        where i.queue_id = _effect_live.queue_id and i.effect_identity = _effect_live.effect_identity
-            and i.item is distinct from but and (w.queue_state).phase <> 'held'
-            and eve._live((w.queue_state).phase));
+    return not exists (
+        select from eve.live_effect as e
+        where e.queue_id = _effect_free.queue_id and e.effect_identity = _effect_free.effect_identity
+            and e.item <> _effect_free.item);
 end
 $$;
 
-comment on function eve._effect_live(bigint, text, bigint) is
-'Whether another item with this effect identity is neither held, verified nor ended.';
+comment on function eve._effect_free(bigint, text, bigint) is
+'Whether no other item may cause an effect now.';
 
-create function eve._effect_hold(c eve.caller, a eve.asked)
-returns jsonb
+create function eve._admit_effect(c eve.caller, effect_identity text, item bigint)
+returns text
 language plpgsql
-stable
 as $$
 begin
-    if a.effect_identity is not null and eve._effect_live(c.queue_id, a.effect_identity, null) then
-        return pg_catalog.jsonb_build_array(
-            eve._hold_json('effect_already_live', a.effect_identity, null, null));
+    if not eve._claim_effect(c.queue_id, effect_identity, item) then
+        return 'effect_already_live';
+    elsif eve._effect_seen(c.queue_id, effect_identity) then
+        -- Seen by the item that had it until now, after this submission had looked.
+        perform eve._free_effect(c.queue_id, item);
+        return 'effect_already_observed';
     end if;
-    return '[]';
+    return null;
 end
 $$;
 
-comment on function eve._effect_hold(eve.caller, eve.asked) is
-'The hold of an item whose effect another live item may still cause.';
+comment on function eve._admit_effect(eve.caller, text, bigint) is
+'Claim the effect of a submission whose class allows one live item an effect: null when it is its own now, else why not.';
 
 commit;

@@ -331,6 +331,14 @@ begin
             t.queued_bytes, t.live_bytes, t.arrivals, t.completions)
         limit 100)
         union all
+        (select 'live effect', coalesce(s.item, e.item)
+        from eve._live_effects(q) as s
+        full join (select y.effect_identity, y.item from eve.live_effect as y where y.queue_id = q) as e
+            on e.effect_identity = s.effect_identity
+        -- A free row that nobody waits for goes with the next pruning.
+        where s.item is distinct from e.item or e.effect_identity is null
+        limit 100)
+        union all
         (select 'mark', r.item
         from eve.ready as r
         where r.queue_id = q and not r.late and r.ready_since < (
@@ -449,6 +457,9 @@ begin
     cross join lateral jsonb_to_recordset(s.holds) as h (
         reason text, ref text, owner text, trigger text, due_at timestamptz)
     where w.queue_id = c.queue_id and (w.queue_state).phase = 'held';
+    delete from eve.live_effect as e where e.queue_id = c.queue_id;
+    insert into eve.live_effect (queue_id, effect_identity, item)
+    select c.queue_id, s.effect_identity, s.item from eve._live_effects(c.queue_id) as s;
     -- And what the events of the queue itself made.
     delete from eve.access as x where x.queue_id = c.queue_id;
     delete from eve.decision as x where x.queue_id = c.queue_id;

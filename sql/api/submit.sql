@@ -57,6 +57,7 @@ declare
     named integer := 0;
     name text;
     taken boolean;
+    fault text;
 begin
     c := eve._enter(queue, case when under is null then '{producer,operator}'
         else '{worker,producer,operator}' end::text[]);
@@ -196,13 +197,25 @@ begin
     if d.decision = 'ADMIT' then
         answer.item := nextval('eve.item_seq');
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
+        if policy.effect_unique then
+            fault := eve._admit_effect(c, coalesce(a.effect_identity, operation_identity || ':' || answer.work_id),
+                answer.item);
+        end if;
+    end if;
+    if fault = 'effect_already_observed' then
+        d.decision := 'REJECT';
+        d.reason := fault;
+        answer.decision := d.decision;
+        answer.reason := d.reason;
+        answer.item := null;
+    elsif d.decision = 'ADMIT' then
         after := case when after is null and after_ended is null then null else coalesce(after, '{}') end;
         insert into eve.intent (
             queue_id, item, work_id, class_id, lane, payload, payload_size, payload_digest,
             operation_identity, effect_identity, cancellation_identity, requested_at, not_before,
             deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions,
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
-            parent, depth, edges, trace, derived, principal, submitted_at)
+            parent, depth, effect_unique, edges, trace, derived, principal, submitted_at)
         values (
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,
@@ -210,7 +223,7 @@ begin
             coalesce(a.cancellation_identity, answer.work_id), coalesce(requested_at, at), not_before, a.deadline,
             a.margin, a.value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
-            coalescing_key, limit_key, group_label, l.parent, l.depth,
+            coalescing_key, limit_key, group_label, l.parent, l.depth, policy.effect_unique,
             coalesce(cardinality(after), 0) + coalesce(cardinality(after_ended), 0), trace,
             derived, c.principal, at)
         on conflict on constraint intent_work_id_is_unique do nothing;
@@ -220,7 +233,13 @@ begin
             d.reason := 'work_id_taken';
             answer.decision := d.decision;
             answer.reason := d.reason;
+            if policy.effect_unique then
+                perform eve._free_effect(c.queue_id, answer.item);
+            end if;
             answer.item := null;
+        elsif fault is not null then
+            d.holds := d.holds || eve._hold_json(fault,
+                coalesce(a.effect_identity, operation_identity || ':' || answer.work_id), null, null);
         end if;
     end if;
     if d.decision <> 'ADMIT' then

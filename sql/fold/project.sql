@@ -146,6 +146,9 @@ begin
         insert into eve.tally (queue_id, class_id, tx, item, version, was, phase, size)
         values (new.queue_id, of_class, new.tx, new.item, new.version, was.phase, state.phase, of_size);
     end if;
+    if not eve._live(state.phase) and eve._live(was.phase) then
+        perform eve._free_effect(new.queue_id, new.item);
+    end if;
     if new.item = 0 then
         perform eve._project_queue(new.queue_id, new.version, new.kind, new.at, new.actor, new.principal,
             new.epoch, new.data);

@@ -56,7 +56,15 @@ $$;
 comment on function eve._lock_holds(eve.caller, bigint, boolean) is
 'Lock the door rows of a waiting item; without wait false when another transaction holds one.';
 
-create function eve._settle_holds(c eve.caller, item bigint, at timestamptz, holds jsonb, fired text, since timestamptz)
+create function eve._settle_holds(
+    c eve.caller,
+    item bigint,
+    at timestamptz,
+    holds jsonb,
+    fired text,
+    since timestamptz,
+    pass boolean default true
+)
 returns eve.appended
 language plpgsql
 as $$
@@ -76,7 +84,7 @@ begin
             -- What waited too long is not given to anybody.
             appended := eve._append(c, item, 'expired', at, phase => 'expired', reason => why,
                 data => pg_catalog.jsonb_build_object('fired', fired));
-            perform eve._close_edges(c, item, 'expired', at);
+            perform eve._close_edges(c, item, 'expired', at, pass);
             return appended;
         end if;
         return eve._append(c, item, 'released', at,
@@ -90,7 +98,7 @@ begin
 end
 $$;
 
-comment on function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz) is
+comment on function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean) is
 'Give a waiting item its new hold set: released when it is empty, held with what is left. The caller holds the item''s hold rows.';
 
 create function eve._holds(queue_id bigint, item bigint)
@@ -250,15 +258,14 @@ begin
     case trigger
         when 'policy' then return eve._unanswered(queue_id, item, reason);
         when 'validator' then return not eve._validator();
-        when 'observation', 'health', 'effect' then
+        when 'effect' then return not eve._effect_free(queue_id, ref, item) and not eve._effect_seen(queue_id, ref);
+        when 'observation', 'health' then
             select x.* into w from eve.work_item as x
             where x.queue_id = _persists.queue_id and x.item = _persists.item;
             policy := eve._policy(queue_id, w.class_id, (w.queue_state).revision);
         else return true;
     end case;
-    if trigger = 'effect' then
-        return policy.effect_unique and eve._effect_live(queue_id, ref, item);
-    elsif trigger = 'health' or ref <> eve._class_of(queue_id, item) then
+    if trigger = 'health' or ref <> eve._class_of(queue_id, item) then
         -- Told of a dependency; the class may have stopped needing it.
         return ref = any (policy.dependencies)
             and eve._health_reason(policy, eve._health(queue_id, ref, at, false)) is not null;
@@ -308,7 +315,7 @@ $$;
 comment on function eve._hopeless(bigint, bigint, timestamptz) is
 'Why a waiting item can no longer be useful: its deadline or value window is over, or fresh evidence says that it cannot be met.';
 
-create function eve._rederive(c eve.caller, item bigint, at timestamptz, fired text)
+create function eve._rederive(c eve.caller, item bigint, at timestamptz, fired text, pass boolean default true)
 returns boolean
 language plpgsql
 as $$
@@ -317,6 +324,8 @@ declare
     kept jsonb;
     holds jsonb;
     declined bigint;
+    effect text;
+    free boolean := false;
     why text;
 begin
     -- The caller holds the hold rows. Names that became known and parents that ended meanwhile come first.
@@ -342,10 +351,23 @@ begin
         perform eve._close_edges(c, item, 'cancelled', at);
         return true;
     end if;
+    if was @> '[{"trigger": "effect"}]' then
+        select h.value ->> 'ref' into effect
+        from pg_catalog.jsonb_array_elements(was) as h (value) where h.value ->> 'trigger' = 'effect';
+        if eve._effect_seen(c.queue_id, effect) then
+            -- It was never given to anybody, and there is nothing left to do.
+            perform eve._append(c, item, 'cancelled', at, reason => 'effect_already_observed',
+                data => pg_catalog.jsonb_build_object('fired', fired, 'effect', effect));
+            perform eve._close_edges(c, item, 'cancelled', at, pass);
+            return true;
+        end if;
+        free := eve._take_effect(c.queue_id, effect, item);
+    end if;
     select coalesce(pg_catalog.jsonb_agg(h.value), '[]') into kept
     from pg_catalog.jsonb_array_elements(was) as h (value)
     where case h.value ->> 'trigger'
         when 'dependency' then false
+        when 'effect' then not free
         when 'decision' then eve._undecided(c.queue_id, h.value ->> 'ref')
         else eve._persists(c.queue_id, _rederive.item, h.value ->> 'reason', h.value ->> 'trigger',
             coalesce(h.value ->> 'ref', ''), _rederive.at)
@@ -375,14 +397,14 @@ begin
         except
         select h.value ->> 'reason', h.value ->> 'ref' from pg_catalog.jsonb_array_elements(holds) as h (value)
     ) or pg_catalog.jsonb_array_length(was) <> pg_catalog.jsonb_array_length(holds) then
-        return (eve._settle_holds(c, item, at, holds, fired, null)).version is not null;
+        return (eve._settle_holds(c, item, at, holds, fired, null, pass)).version is not null;
     end if;
     return false;
 end
 $$;
 
-comment on function eve._rederive(eve.caller, bigint, timestamptz, text) is
-'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran. The caller holds its hold rows.';
+comment on function eve._rederive(eve.caller, bigint, timestamptz, text, boolean) is
+'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran, or when the effect it waited to cause was observed. The caller holds its hold rows, and without pass gives on the effect of an item that ends.';
 
 create function eve._rederive_named(c eve.caller, names text[], at timestamptz, fired text)
 returns void
@@ -406,7 +428,7 @@ $$;
 comment on function eve._rederive_named(eve.caller, text[], timestamptz, text) is
 'Derive anew for what the named items wait: the members of a cycle that was closed or opened.';
 
-create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz)
+create function eve._close_edges(c eve.caller, item bigint, phase text, at timestamptz, pass boolean default true)
 returns integer
 language plpgsql
 as $$
@@ -414,6 +436,7 @@ declare
     child record;
     left_open integer;
     released integer := 0;
+    effect text;
 begin
     for child in
         select d.item
@@ -439,12 +462,46 @@ begin
             end if;
         end if;
     end loop;
+    if pass then
+        select i.effect_identity into effect from eve.intent as i
+        where i.queue_id = c.queue_id and i.item = _close_edges.item and i.effect_unique;
+    end if;
+    if effect is not null then
+        released := released + eve._pass_effect(c, effect, at);
+    end if;
     return released;
 end
 $$;
 
-comment on function eve._close_edges(eve.caller, bigint, text, timestamptz) is
-'Close the edges that wait for an item which was verified or ended, children in item order, releasing those with nothing left to wait for.';
+comment on function eve._close_edges(eve.caller, bigint, text, timestamptz, boolean) is
+'Close the edges that wait for an item which was verified or ended, children in item order, releasing those with nothing left to wait for; then pass its effect on, unless the caller does.';
+
+create function eve._pass_effect(c eve.caller, effect_identity text, at timestamptz)
+returns integer
+language plpgsql
+as $$
+declare
+    waiting bigint;
+    released integer := 0;
+begin
+    for waiting in
+        select h.item from eve.hold as h
+        where h.queue_id = c.queue_id and h.trigger = 'effect' and h.ref = _pass_effect.effect_identity
+        order by h.item
+    loop
+        -- The first takes it; where it was observed all end. Who is missed here is looked at twice.
+        exit when not eve._effect_free(c.queue_id, effect_identity, 0);
+        if eve._lock_holds(c, waiting, true)
+            and eve._rederive(c, waiting, at, 'effect ' || effect_identity, false) then
+            released := released + 1;
+        end if;
+    end loop;
+    return released;
+end
+$$;
+
+comment on function eve._pass_effect(eve.caller, text, timestamptz) is
+'Give a freed effect to the first item that waits for it, or end all that wait where it was observed.';
 
 create function eve._lock_children(c eve.caller, items bigint[], wait boolean)
 returns boolean
@@ -457,7 +514,12 @@ begin
         perform from eve.hold as h
         where h.queue_id = c.queue_id and h.item in (
             select d.item from eve.dependency as d
-            where d.queue_id = c.queue_id and d.on_item = any (items) and d.open)
+            where d.queue_id = c.queue_id and d.on_item = any (items) and d.open
+            union all
+            select x.item
+            from eve.intent as i
+            join eve.hold as x on x.queue_id = i.queue_id and x.trigger = 'effect' and x.ref = i.effect_identity
+            where i.queue_id = c.queue_id and i.item = any (items) and i.effect_unique)
         order by h.item, h.reason, h.ref for update;
         return true;
     end if;
@@ -466,7 +528,12 @@ begin
         from eve.dependency as d
         join eve.hold as h on h.queue_id = d.queue_id and h.item = d.item
         where d.queue_id = c.queue_id and d.on_item = any (items) and d.open
-        order by h.item
+        union
+        select x.item
+        from eve.intent as i
+        join eve.hold as x on x.queue_id = i.queue_id and x.trigger = 'effect' and x.ref = i.effect_identity
+        where i.queue_id = c.queue_id and i.item = any (items) and i.effect_unique
+        order by 1
     loop
         if not eve._lock_holds(c, child, false) then
             return false;

@@ -306,11 +306,12 @@ begin
         and p.xid < (select max(k.xid) from eve.probe as k
             where k.queue_id = _prune.queue_id
                 and k.xid < pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()));
+    perform eve._forget_effects(queue_id, 1000);
 end
 $$;
 
 comment on function eve._prune(bigint) is
-'Drop ticks, marks and probes that newer ones have replaced.';
+'Drop ticks, marks and probes that newer ones have replaced, and effect identities that nobody waits for.';
 
 create function eve._bound_idle(cap interval)
 returns void

@@ -336,6 +336,7 @@ begin
     policy.completion_margin := greatest(admitted.completion_margin, current.completion_margin);
     policy.verifier_not_holder := admitted.verifier_not_holder or current.verifier_not_holder;
     policy.engine_verifies := admitted.engine_verifies and current.engine_verifies;
+    policy.effect_unique := admitted.effect_unique or current.effect_unique;
     -- Without a recorded start a loss is uncertain: who does not declare starts is the stricter.
     policy.effect_starts := admitted.effect_starts and current.effect_starts;
     policy.payload_limit := least(admitted.payload_limit, current.payload_limit);

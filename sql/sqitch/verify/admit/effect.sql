@@ -2,7 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve._effect_seen(bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._effect_live(bigint, text, bigint)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._effect_hold(eve.caller, eve.asked)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._effect_free(bigint, text, bigint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._admit_effect(eve.caller, text, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

@@ -4,7 +4,7 @@ begin;
 select 1 / (obj_description('eve._utc(timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._hold_json(text, text, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._lock_holds(eve.caller, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._holds(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._edge_holds(eve.caller, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._stale(bigint, bigint[], timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
@@ -14,9 +14,10 @@ select 1 / (obj_description('eve._unanswered(bigint, bigint, text)'::regprocedur
 select 1 / (obj_description('eve._class_of(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._persists(bigint, bigint, text, text, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._hopeless(bigint, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._rederive(eve.caller, bigint, timestamptz, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._rederive(eve.caller, bigint, timestamptz, text, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._rederive_named(eve.caller, text[], timestamptz, text)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._close_edges(eve.caller, bigint, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._close_edges(eve.caller, bigint, text, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._pass_effect(eve.caller, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._lock_children(eve.caller, bigint[], boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fire(eve.caller, text, text, timestamptz, boolean, integer)'::regprocedure, 'pg_proc') is not null)::int;
 
