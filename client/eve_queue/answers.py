@@ -200,7 +200,8 @@ class ActAnswer(Answer):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemAnswer(Answer):
     """Answer of eve_item: the present state of one item, its waiting reasons, dependencies,
-    payload, result and envelope.
+    payload, result and envelope; once completed also the record of what completion preserves
+    and does not prove.
     """
 
     _select: ClassVar[LiteralString] = (
@@ -208,10 +209,19 @@ class ItemAnswer(Answer):
         "r.attempts_left, r.token, r.holder, r.worker, r.expires_at, r.rank, r.ready_since, "
         "r.reason, cast(r.holds as text), cast(r.dependencies as text), cast(r.payload as "
         "text), cast(r.result as text), cast(r.progress as text), cast(r.checkpoint as text), "
-        "cast(r.intent as text), r.at"
+        "cast(r.intent as text), r.at, cast(r.completion as text)"
     )
     _json: ClassVar[frozenset[str]] = frozenset(
-        {"holds", "dependencies", "payload", "result", "progress", "checkpoint", "intent"}
+        {
+            "holds",
+            "dependencies",
+            "payload",
+            "result",
+            "progress",
+            "checkpoint",
+            "intent",
+            "completion",
+        }
     )
 
     item: int
@@ -237,6 +247,7 @@ class ItemAnswer(Answer):
     checkpoint: Any
     intent: Any
     at: datetime
+    completion: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

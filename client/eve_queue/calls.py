@@ -289,9 +289,10 @@ def complete(
     idempotency_key: str | None = None,
 ) -> Call[FinishAnswer]:
     """Complete the caller's item under its token: verified, completed or reported, as the
-    completion test of its class says; the lease ends. The same call repeated gives the first
-    answer. Refuses a stale token, a lapsed lease, another holder, and a second completion with
-    other arguments.
+    completion test of its class says; the lease ends. Where the class requires kinds of
+    evidence that are not there the engine does not verify: it is completed, awaits a verifier,
+    and the detail names them. The same call repeated gives the first answer. Refuses a stale
+    token, a lapsed lease, another holder, and a second completion with other arguments.
     """
     return call(
         "eve_complete",
@@ -615,8 +616,8 @@ def verify(
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Judge a completed item verified: a capability, not a kind of actor, and where the class says
-    so never a former holder. Refuses others with terminal_state_not_owned, other phases with
-    55000.
+    so never a former holder. Refuses others with terminal_state_not_owned, other phases and an
+    item without the kinds of evidence that its class requires with 55000.
     """
     return call(
         "eve_verify",

@@ -225,9 +225,11 @@ class AsyncVerbs(ABC):
         idempotency_key: str | None = None,
     ) -> FinishAnswer:
         """Complete the caller's item under its token: verified, completed or reported, as the
-        completion test of its class says; the lease ends. The same call repeated gives the
-        first answer. Refuses a stale token, a lapsed lease, another holder, and a second
-        completion with other arguments.
+        completion test of its class says; the lease ends. Where the class requires kinds of
+        evidence that are not there the engine does not verify: it is completed, awaits a
+        verifier, and the detail names them. The same call repeated gives the first answer.
+        Refuses a stale token, a lapsed lease, another holder, and a second completion with
+        other arguments.
         """
         return await self.call(
             calls.complete(
@@ -492,7 +494,7 @@ class AsyncVerbs(ABC):
     ) -> ActAnswer:
         """Judge a completed item verified: a capability, not a kind of actor, and where the class
         says so never a former holder. Refuses others with terminal_state_not_owned, other
-        phases with 55000.
+        phases and an item without the kinds of evidence that its class requires with 55000.
         """
         return await self.call(
             calls.verify(self.name, item, evidence=evidence, idempotency_key=idempotency_key)

@@ -160,11 +160,12 @@ create type eve.item_answer as (
     progress jsonb,
     checkpoint jsonb,
     intent jsonb,
-    at timestamptz
+    at timestamptz,
+    completion jsonb
 );
 
 comment on type eve.item_answer is
-'Answer of eve_item: the present state of one item, its waiting reasons, dependencies, payload, result and envelope.';
+'Answer of eve_item: the present state of one item, its waiting reasons, dependencies, payload, result and envelope; once completed also the record of what completion preserves and does not prove.';
 
 create type eve.event_answer as (
     version integer,

@@ -24,6 +24,7 @@ declare
     prior jsonb;
 begin
     c := eve._enter(queue, '{worker}');
+    evidence := eve._check_evidence(evidence);
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_complete', eve._fingerprint('eve_complete',
             eve._text(queue), int8send(item), int8send(token), eve._text(result), eve._text(evidence)));
@@ -43,7 +44,7 @@ end
 $$;
 
 comment on function public.eve_complete(text, bigint, bigint, jsonb, jsonb, text) is
-'Complete the caller''s item under its token: verified, completed or reported, as the completion test of its class says; the lease ends. The same call repeated gives the first answer. Refuses a stale token, a lapsed lease, another holder, and a second completion with other arguments.';
+'Complete the caller''s item under its token: verified, completed or reported, as the completion test of its class says; the lease ends. Where the class requires kinds of evidence that are not there the engine does not verify: it is completed, awaits a verifier, and the detail names them. The same call repeated gives the first answer. Refuses a stale token, a lapsed lease, another holder, and a second completion with other arguments.';
 
 create function public.eve_complete_batch(
     queue text,

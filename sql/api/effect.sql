@@ -44,6 +44,7 @@ declare
     stored record;
 begin
     c := eve._enter(queue, '{worker}');
+    evidence := eve._check_evidence(evidence);
     perform eve._check_text('effect_identity', eve_start_effect.effect_identity, 1100, false);
     answer := eve._act_replay(c, idempotency_key, 'eve_start_effect', eve._fingerprint('eve_start_effect',
         eve._text(queue), int8send(item), int8send(token), eve._text(eve_start_effect.effect_identity),
@@ -106,6 +107,7 @@ declare
     h eve.held;
 begin
     c := eve._enter(queue, '{worker,verifier}');
+    evidence := eve._check_evidence(evidence);
     perform eve._check_text('effect_identity', eve_observe_effect.effect_identity, 1100, false);
     perform eve._check_instant('observed_at', observed_at);
     answer := eve._act_replay(c, idempotency_key, 'eve_observe_effect', eve._fingerprint('eve_observe_effect',
@@ -157,9 +159,11 @@ begin
         if missing = '{}' then
             policy := eve._policy(c.queue_id, a.class_id, (a.state).revision);
             appended := eve._append(c, item, 'completed', eve._clock(c),
-                phase => case when policy.engine_verifies then 'verified' else 'completed' end,
+                phase => case when policy.engine_verifies and eve._evidence_missing(
+                    c.queue_id, item, policy.evidence_kinds, null) = '{}' then 'verified' else 'completed' end,
                 revision => (a.state).revision,
-                data => jsonb_build_object('test', 'effects', 'observed', expected));
+                data => jsonb_build_object('record', eve._completion_of(c, item, a.state, 'effects', null,
+                    'the effects of this item that were recorded as observed')));
             if appended.phase = 'verified' then
                 perform eve._close_edges(c, item, 'verified', appended.at);
             end if;
@@ -191,9 +195,11 @@ declare
     appended eve.appended;
 begin
     c := eve._enter(queue, '{verifier,human}');
+    evidence := eve._check_evidence(evidence);
     perform eve._check_text('effect_identity', eve_compensate.effect_identity, 1100, true);
     if evidence is null then
-        perform eve._raise('22004', 'evidence is null', '{"argument": "evidence"}', 'Say what was done to compensate.');
+        perform eve._raise('22004', 'evidence is null or empty', '{"argument": "evidence"}',
+            'Say what was done to compensate.');
     end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_compensate', eve._fingerprint('eve_compensate',
         eve._text(queue), int8send(item), eve._text(eve_compensate.effect_identity), eve._text(evidence)));

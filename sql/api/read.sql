@@ -64,7 +64,11 @@ begin
             where l.queue_id = c.queue_id and l.item = target and l.data ? 'checkpoint'
             order by l.version desc limit 1),
         eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id']),
-        (v.queue_state).at
+        (v.queue_state).at,
+        case when v.phase in ('completed', 'verified') then (
+            select l.data -> 'record' || jsonb_build_object('at', l.at) from eve.ledger as l
+            where l.queue_id = c.queue_id and l.item = target and l.data ? 'record'
+            order by l.version desc limit 1) end
     into answer
     from eve.item_status as v
     join eve.intent as i on i.queue_id = v.queue_id and i.item = v.item

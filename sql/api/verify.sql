@@ -18,9 +18,11 @@ declare
     policy eve.policy;
     answer eve.act_answer;
     appended eve.appended;
+    kinds text[];
 begin
     c := eve._enter(queue, eve._everyone());
     perform eve._must_own(c, item, 'verifier');
+    evidence := eve._check_evidence(evidence);
     answer := eve._act_replay(c, idempotency_key, 'eve_verify', eve._fingerprint('eve_verify',
         eve._text(queue), int8send(item), eve._text(evidence)));
     if answer.done is not null then
@@ -38,16 +40,26 @@ begin
         perform eve._refuse('terminal_state_not_owned', c.queue, item,
             '{"because": "the class wants a verifier who never held the item"}');
     end if;
+    kinds := eve._evidence_missing(c.queue_id, item, policy.evidence_kinds, evidence);
+    if kinds <> '{}' then
+        perform eve._raise('55000', 'kinds of evidence that the class requires are missing',
+            jsonb_build_object('item', item, 'phase', 'completed', 'missing', kinds),
+            'Give evidence of these kinds with eve_verify.');
+    end if;
     perform eve._durable(c);
     appended := eve._append(c, item, 'verified', eve._clock(c), revision => (a.state).revision,
-        data => eve._strip(jsonb_build_object('evidence', evidence)));
+        data => eve._strip(jsonb_build_object('evidence', evidence,
+            'record', eve._completion_of(c, item, a.state, eve._test_of((
+                select i.completion_test from eve.intent as i
+                where i.queue_id = c.queue_id and i.item = eve_verify.item), policy), null,
+                'the judgement of a verifier'))));
     perform eve._close_edges(c, item, 'verified', appended.at);
     return eve._act_keep(c, idempotency_key, eve._acted(item, appended));
 end
 $$;
 
 comment on function public.eve_verify(text, bigint, jsonb, text) is
-'Judge a completed item verified: a capability, not a kind of actor, and where the class says so never a former holder. Refuses others with terminal_state_not_owned, other phases with 55000.';
+'Judge a completed item verified: a capability, not a kind of actor, and where the class says so never a former holder. Refuses others with terminal_state_not_owned, other phases and an item without the kinds of evidence that its class requires with 55000.';
 
 create function public.eve_reconcile(
     queue text,
@@ -75,6 +87,7 @@ declare
     effect text;
     wanted boolean;
     judged boolean;
+    test text;
 begin
     c := eve._enter(queue, '{verifier,human}');
     if finding is null or finding not in ('observed', 'absent', 'unavailable') then
@@ -82,6 +95,7 @@ begin
             'Say what the authoritative record answered.');
     end if;
     perform eve._check_text('scope', scope, 1000, false);
+    evidence := eve._check_evidence(evidence);
     answer := eve._act_replay(c, idempotency_key, 'eve_reconcile', eve._fingerprint('eve_reconcile',
         eve._text(queue), int8send(item), eve._text(finding), eve._text(evidence), eve._text(scope)));
     if answer.done is not null then
@@ -103,11 +117,13 @@ begin
                     and e.effect_identity = u.effect)
             order by u.effect),
         i.deadline is null or i.deadline > at,
-        'review' in (i.completion_test, policy.completion_test)
-    into effects, wanted, judged
+        'review' in (i.completion_test, policy.completion_test),
+        eve._test_of(i.completion_test, policy)
+    into effects, wanted, judged, test
     from eve.intent as i where i.queue_id = c.queue_id and i.item = eve_reconcile.item;
     phase := case
-        when finding = 'observed' and policy.engine_verifies and not judged then 'verified'
+        when finding = 'observed' and policy.engine_verifies and not judged and eve._evidence_missing(
+            c.queue_id, item, policy.evidence_kinds, evidence) = '{}' then 'verified'
         when finding = 'observed' then 'completed'
         when finding = 'unavailable' then 'uncertain'
         when s.cancel_requested or not wanted then 'ready'
@@ -119,6 +135,8 @@ begin
             when 'quarantined' then 'max attempts exceeded' else finding end,
         data => eve._strip(jsonb_build_object(
             'finding', finding, 'effects', effects, 'evidence', evidence, 'scope', scope,
+            'record', case when finding = 'observed' then eve._completion_of(c, item, s, test, effects,
+                coalesce(scope, 'the authoritative record')) end,
             'quarantine', case when phase = 'quarantined'
                 then eve._quarantine_record(c, item, s, 'max attempts exceeded', at) end)));
     if finding <> 'unavailable' then

@@ -20,6 +20,125 @@ $$;
 comment on function eve._complete_args(jsonb, jsonb) is
 'What a completion was asked with, as its event keeps it: the digest of the result, and the evidence.';
 
+create function eve._evidence_missing(queue_id bigint, item bigint, kinds text[], more jsonb)
+returns text[]
+language plpgsql
+stable
+as $$
+begin
+    if kinds is null then
+        return '{}';
+    end if;
+    return array(
+        select k.kind from pg_catalog.unnest(kinds) as k (kind)
+        where not coalesce(more @> pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('kind', k.kind)), false)
+            and not exists (
+                select from eve.ledger as l
+                where l.queue_id = _evidence_missing.queue_id and l.item = _evidence_missing.item
+                    and l.kind in ('effect_started', 'effect_observed', 'reported', 'completed', 'reconciled',
+                        'verified')
+                    and coalesce(l.data -> 'evidence', l.data -> 'args' -> 'evidence')
+                        @> pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('kind', k.kind)))
+        order by k.kind);
+end
+$$;
+
+comment on function eve._evidence_missing(bigint, bigint, text[], jsonb) is
+'The kinds of evidence that a class requires and that neither the events of an item nor this call give.';
+
+create function eve._completion_record(
+    operation text,
+    principal text,
+    worker text,
+    token bigint,
+    attempt integer,
+    has_result boolean,
+    external text[],
+    observed text[],
+    test text,
+    revision integer,
+    scope text
+)
+returns jsonb
+language plpgsql
+stable
+as $$
+begin
+    return pg_catalog.jsonb_build_object(
+        'operation', operation,
+        'execution', pg_catalog.jsonb_build_object(
+            'principal', principal, 'worker', worker, 'token', token, 'attempt', attempt),
+        'durable', case when has_result then '["event", "result"]'::jsonb else '["event"]' end,
+        'external', coalesce(external, '{}'),
+        'observed', observed,
+        'test', test,
+        'revision', revision,
+        'scope', scope,
+        'unresolved', array(
+            select u.effect from pg_catalog.unnest(external) as u (effect)
+            where u.effect <> all (observed) order by u.effect),
+        'not_proven', '["later durability", "recipient understanding", "legal sufficiency",'
+            ' "absence of unobserved side effects"]'::jsonb);
+end
+$$;
+
+comment on function eve._completion_record(
+    text, text, text, bigint, integer, boolean, text[], text[], text, integer, text
+) is
+'What a completion preserves: operation, execution, expected durable and external effects, those observed, the test with its revision, the scope of the observation (its time is the event''s), what stays unresolved, and what it does not prove.';
+
+create function eve._completion_of(
+    c eve.caller,
+    item bigint,
+    state eve.state,
+    test text,
+    found_now text[],
+    scope text
+)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    k record;
+begin
+    select i.operation_identity, i.expected_effects, i.effect_identity, l.principal, l.worker, l.token,
+        exists (select from eve.result as r where r.queue_id = i.queue_id and r.item = i.item) as has_result
+    into k
+    from eve.intent as i
+    left join lateral (
+        select a.principal, a.worker, a.token from eve.ledger as a
+        where a.queue_id = i.queue_id and a.item = i.item and a.kind = 'acquired'
+        order by a.version desc limit 1
+    ) as l on true
+    where i.queue_id = c.queue_id and i.item = _completion_of.item;
+    return eve._completion_record(k.operation_identity, k.principal, k.worker, k.token, state.attempts, k.has_result,
+        coalesce(k.expected_effects, case when test <> 'report' then array[k.effect_identity] end),
+        array(
+            select e.effect_identity from eve.effect as e
+            where e.queue_id = c.queue_id and e.item = _completion_of.item and e.kind = 'observed'
+            union
+            select f.effect from pg_catalog.unnest(found_now) as f (effect)
+            order by 1),
+        test, state.revision, scope);
+end
+$$;
+
+comment on function eve._completion_of(eve.caller, bigint, eve.state, text, text[], text) is
+'The completion record of an item whose lease has ended: the execution is that of its last lease.';
+
+create function eve._test_of(completion_test text, policy eve.policy)
+returns text
+language sql
+immutable
+return case
+    when 'review' in (_test_of.completion_test, (policy).completion_test) then 'review'
+    when 'effects' in (_test_of.completion_test, (policy).completion_test) then 'effects'
+    else 'report' end;
+
+comment on function eve._test_of(text, eve.policy) is
+'The completion test of an item: of what was asked at its submission and what its class says the stricter.';
+
 create function eve._finished_before(c eve.caller, item bigint, token bigint, kinds text[], args jsonb)
 returns eve.finish_answer
 language plpgsql
@@ -52,6 +171,8 @@ begin
     answer.version := last.version;
     answer.next_at := last.due_at;
     answer.missing := array(select pg_catalog.jsonb_array_elements_text(last.data -> 'missing'));
+    answer.detail := nullif(pg_catalog.jsonb_build_object('missing_evidence', last.data -> 'missing_evidence'),
+        '{"missing_evidence": null}');
     answer.replayed := true;
     return answer;
 end
@@ -118,10 +239,11 @@ declare
     phase text;
     args jsonb := eve._complete_args(result, evidence);
     observed text[];
+    kinds text[];
 begin
     select
-        (w.queue_state).revision as admitted, w.class_id, i.completion_test, i.expected_effects, i.effect_identity,
-        wc.revision, r.policy
+        (w.queue_state).revision as admitted, (w.queue_state).attempts, w.class_id, i.completion_test,
+        i.expected_effects, i.effect_identity, i.operation_identity, wc.revision, r.policy
     into k
     from eve.work_item as w
     join eve.intent as i on i.queue_id = w.queue_id and i.item = w.item
@@ -139,14 +261,11 @@ begin
                 'limit', policy.result_limit, 'item', h.item),
             'Store it elsewhere and pass a reference, or raise result_limit.');
     end if;
-    test := case
-        when 'review' in (k.completion_test, policy.completion_test) then 'review'
-        when 'effects' in (k.completion_test, policy.completion_test) then 'effects'
-        else 'report' end;
+    test := eve._test_of(k.completion_test, policy);
+    observed := array(
+        select distinct e.effect_identity from eve.effect as e
+        where e.queue_id = c.queue_id and e.item = h.item and e.kind = 'observed' order by 1);
     if test = 'effects' then
-        observed := array(
-            select distinct e.effect_identity from eve.effect as e
-            where e.queue_id = c.queue_id and e.item = h.item and e.kind = 'observed');
         answer.missing := array(
             select u.effect from pg_catalog.unnest(coalesce(k.expected_effects, array[k.effect_identity])) as u (effect)
             where u.effect <> all (observed) order by u.effect);
@@ -154,17 +273,23 @@ begin
             kind := 'reported';
         end if;
     end if;
+    kinds := eve._evidence_missing(c.queue_id, h.item, policy.evidence_kinds, evidence);
+    -- The engine judges nothing for which the evidence is not there: then a verifier does.
     phase := case when kind = 'reported' then 'reported'
-        when test <> 'review' and policy.engine_verifies then 'verified' else 'completed' end;
+        when test <> 'review' and policy.engine_verifies and kinds = '{}' then 'verified' else 'completed' end;
     appended := eve._append(c, h.item, kind, at,
         phase => phase, worker => h.worker, token => h.token, pool => h.pool, slot => h.number,
         revision => k.revision,
-        data => case when args is not null or test <> 'report' then eve._strip(
-            pg_catalog.jsonb_build_object(
-                'args', args,
-                'test', nullif(test, 'report'),
-                'observed', case when test = 'effects' then pg_catalog.to_jsonb(observed) end,
-                'missing', case when kind = 'reported' then pg_catalog.to_jsonb(answer.missing) end)) end);
+        data => eve._strip(pg_catalog.jsonb_build_object(
+            'args', args,
+            'missing', case when kind = 'reported' then pg_catalog.to_jsonb(answer.missing) end,
+            'missing_evidence', case when kinds <> '{}' then pg_catalog.to_jsonb(kinds) end,
+            'record', case when kind = 'completed' then eve._completion_record(
+                k.operation_identity, h.principal, h.worker, h.token, k.attempts, result is not null,
+                coalesce(k.expected_effects, case when test <> 'report' then array[k.effect_identity] end),
+                observed, test, k.revision, case test
+                    when 'effects' then 'the effects of this item that were recorded as observed'
+                    else 'the report of the holder under its lease' end) end)));
     if result is not null then
         insert into eve.result (queue_id, item, version, result)
         values (c.queue_id, h.item, appended.version, _complete_held.result);
@@ -177,6 +302,9 @@ begin
     answer.phase := phase;
     answer.version := appended.version;
     answer.missing := coalesce(answer.missing, '{}');
+    if kinds <> '{}' then
+        answer.detail := pg_catalog.jsonb_build_object('missing_evidence', kinds);
+    end if;
     answer.replayed := false;
     return answer;
 end

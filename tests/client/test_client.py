@@ -343,7 +343,7 @@ def test_a_job_starts_and_observes_effects_and_submits_children(db: Database) ->
         with queue.acquire("w", classes=["mail"]) as job:
             job.start_effect("letter")
             child = job.submit({"n": 1}, work_id="child", priority_class=0)
-            job.observe_effect("letter", evidence={"receipt": 7})
+            job.observe_effect("letter", evidence={"kind": "receipt", "note": "7"})
         assert job.finished is not None
         assert job.finished.phase == "verified"
     assert child.decision == "ADMIT"

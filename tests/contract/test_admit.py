@@ -276,7 +276,7 @@ def test_an_effect_class_completes_when_every_expected_effect_was_observed(desk:
     child = desk.item(after=[desk.call("t_auditor", "eve_item", item=item).work_id])
     lease = desk.lease(item=item)
     desk.hold("eve_start_effect", lease, effect_identity="a")
-    desk.hold("eve_observe_effect", lease, effect_identity="a", evidence={"seen": 1})
+    desk.hold("eve_observe_effect", lease, effect_identity="a", evidence={"kind": "seen"})
     early = desk.complete(lease, result={"n": 1})
     assert (early.phase, early.missing) == ("reported", ["b"])
     assert desk.live() == 0
@@ -304,13 +304,13 @@ def test_a_compensation_erases_nothing(desk: Desk) -> None:
     item = desk.done()
     before = desk.events(item)
     answer = desk.call(
-        "t_verifier", "eve_compensate", item=item, effect_identity="refund", evidence={"n": 1}
+        "t_verifier", "eve_compensate", item=item, effect_identity="refund", evidence={"kind": "n"}
     )
     assert (answer.phase, desk.phase(item)) == ("verified", "verified")
     assert desk.events(item)[: len(before)] == before
     for other in (desk.item(), desk.quarantined()):
         with desk.refused("55000"):
-            desk.call("t_human", "eve_compensate", item=other, effect_identity="e", evidence={})
+            desk.call("t_human", "eve_compensate", item=other, effect_identity="e", evidence={"kind": "n"})
 
 
 def test_a_result_has_a_limit_of_its_own(desk: Desk) -> None:

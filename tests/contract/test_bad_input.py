@@ -60,6 +60,19 @@ TOKENS: Cases = [(None, "22004"), ([], "22023"), ([1, 2], "22023"), ([[1]], "220
 RESULTS: Cases = [([], "22023"), ([Jsonb(1), Jsonb(2)], "22023"), ([[Jsonb(1)]], "22023"),
                   ([Jsonb(LONG + LONG)], "22023")]  # fmt: skip
 
+EVIDENCE: Cases = [
+    (Jsonb(1), "22023"), (Jsonb("a"), "22023"), (Jsonb({}), "22023"), (Jsonb([1]), "22023"),
+    (Jsonb({"kind": ""}), "22023"), (Jsonb({"kind": 1}), "22023"), (Jsonb({"kind": LONG}), "22023"),
+    (Jsonb({"kind": "a", "more": 1}), "22023"), (Jsonb({"kind": "a", "uri": 1}), "22023"),
+    (Jsonb({"kind": "a", "uri": "x" * 4097}), "22023"), (Jsonb({"kind": "a", "uri": ""}), "22023"),
+    (Jsonb({"kind": "a", "digest": "x" * 513}), "22023"),
+    (Jsonb({"kind": "a", "exit": 1.5}), "22023"), (Jsonb({"kind": "a", "exit": "1"}), "22023"),
+    (Jsonb({"kind": "a", "exit": 10**30}), "22023"), (Jsonb({"kind": "a", "at": "now"}), "22023"),
+    (Jsonb({"kind": "a", "at": "2031-02-30T00:00Z"}), "22023"),
+    (Jsonb({"kind": "a", "at": "2031-01-01 00:00"}), "22023"),
+    (Jsonb({"kind": "a", "note": LONG}), "22023"), (Jsonb([{"kind": "a"}] * 101), "22023"),
+]  # fmt: skip
+
 BAD: dict[str, dict[str, Cases]] = {
     "eve_contract": {},
     "eve_create_queue": {
@@ -166,7 +179,7 @@ BAD: dict[str, dict[str, Cases]] = {
     },
     "eve_complete": {
         "queue": QUEUE, "item": ITEM, "token": TOKEN, "result": [(Jsonb(LONG + LONG), "22023")],
-        "evidence": ANY, "idempotency_key": KEY,
+        "evidence": EVIDENCE, "idempotency_key": KEY,
     },
     "eve_complete_batch": {
         "queue": QUEUE, "items": BATCH, "tokens": TOKENS, "results": RESULTS,
@@ -182,23 +195,24 @@ BAD: dict[str, dict[str, Cases]] = {
         "idempotency_key": KEY,
     },
     "eve_start_effect": {
-        "queue": QUEUE, "item": ITEM, "token": TOKEN, "effect_identity": NAME, "evidence": ANY,
+        "queue": QUEUE, "item": ITEM, "token": TOKEN, "effect_identity": NAME, "evidence": EVIDENCE,
         "idempotency_key": KEY,
     },
     "eve_fence": {"queue": QUEUE, "item": ITEM, "token": TOKEN},
     "eve_observe_effect": {
-        "queue": QUEUE, "item": ITEM, "effect_identity": NAME, "evidence": ANY,
+        "queue": QUEUE, "item": ITEM, "effect_identity": NAME, "evidence": EVIDENCE,
         "observed_at": INSTANT, "token": TOKEN, "idempotency_key": KEY,
     },
     "eve_reconcile": {
-        "queue": QUEUE, "item": ITEM, "finding": WORD, "evidence": ANY, "scope": NAME,
+        "queue": QUEUE, "item": ITEM, "finding": WORD, "evidence": EVIDENCE, "scope": NAME,
         "idempotency_key": KEY,
     },
     "eve_compensate": {
-        "queue": QUEUE, "item": ITEM, "effect_identity": NEEDED, "evidence": YES,
+        "queue": QUEUE, "item": ITEM, "effect_identity": NEEDED,
+        "evidence": [*YES, (Jsonb([]), "22004"), *EVIDENCE],
         "idempotency_key": KEY,
     },
-    "eve_verify": {"queue": QUEUE, "item": ITEM, "evidence": ANY, "idempotency_key": KEY},
+    "eve_verify": {"queue": QUEUE, "item": ITEM, "evidence": EVIDENCE, "idempotency_key": KEY},
     "eve_settle_import": {
         "queue": QUEUE,
         "decision": [(value, "terminal_state_not_owned") for value, _ in ITEM],

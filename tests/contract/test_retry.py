@@ -469,12 +469,13 @@ def test_a_reconciliation_settles_what_is_uncertain(desk: Desk, finding: str, ph
     with desk.refused("42501"):
         desk.call("t_worker", "eve_reconcile", item=item, finding=finding)
     answer = desk.call(
-        "t_verifier", "eve_reconcile", item=item, finding=finding, evidence={"seen": 1}, scope="all"
-    )
+        "t_verifier", "eve_reconcile", item=item, finding=finding, evidence={"kind": "seen"},
+        scope="all",
+    )  # fmt: skip
     assert answer.phase == desk.phase(item) == phase
     event = desk.events(item)[-1]
     assert event.data["finding"] == finding
-    assert (event.data["evidence"], event.data["scope"]) == ({"seen": 1}, "all")
+    assert (event.data["evidence"], event.data["scope"]) == ([{"kind": "seen"}], "all")
 
 
 def test_an_absent_effect_without_budget_is_parked(desk: Desk) -> None:

@@ -73,11 +73,11 @@ def test_nulls_inside_a_callers_document_stay(desk: Desk) -> None:
     assert desk.lease(item=lease.item).checkpoint == checkpoint
 
 
-def test_evidence_of_nulls_is_other_evidence(desk: Desk) -> None:
+def test_other_evidence_is_another_completion(desk: Desk) -> None:
     lease = desk.lease(item=desk.item())
-    desk.hold("eve_complete", lease, evidence={"a": None})
+    desk.hold("eve_complete", lease, evidence={"kind": "a"})
     with desk.refused("idempotency_conflict"):
-        desk.hold("eve_complete", lease, evidence={})
+        desk.hold("eve_complete", lease, evidence={"kind": "a", "note": "b"})
 
 
 def test_a_sweep_waits_for_no_idle_transaction(desk: Desk) -> None:

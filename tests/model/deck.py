@@ -32,6 +32,10 @@ ROLES = (
     "t_nobody",
 )  # fmt: skip
 NAMES = tuple(f"n{n}" for n in range(30))
+EVIDENCE: tuple[Any, ...] = (
+    None, {"kind": "a"}, [{"kind": "a", "exit": 0}, {"kind": "b", "at": "2031-01-01T00:00Z"}], Jsonb([]),
+    {"a": 1},
+)  # fmt: skip
 STEPS = (0.25, 1.0, 3.0, 31.0, 61.0, 1000.0, 90000.0)
 DOCUMENTS: tuple[Any, ...] = (
     None, {}, {"a": 1}, {"a": None}, {"a": {"b": None, "c": [None, 1.0]}, "é": "x" * 20},
@@ -72,15 +76,15 @@ OTHERWISE: Mapping[str, tuple[str, Any]] = {
     "eve_acquire": ("ttl", timedelta(seconds=77)),
     "eve_turn": ("ttl", timedelta(seconds=77)),
     "eve_renew": ("progress", {"an": "other"}),
-    "eve_complete": ("evidence", {"an": "other"}),
+    "eve_complete": ("evidence", {"kind": "other"}),
     "eve_complete_batch": ("all_or_nothing", True),
     "eve_fail": ("error", "another"),
     "eve_return": ("reason", "another"),
-    "eve_start_effect": ("evidence", {"an": "other"}),
-    "eve_observe_effect": ("evidence", {"an": "other"}),
+    "eve_start_effect": ("evidence", {"kind": "other"}),
+    "eve_observe_effect": ("evidence", {"kind": "other"}),
     "eve_reconcile": ("scope", "another"),
-    "eve_verify": ("evidence", {"an": "other"}),
-    "eve_compensate": ("evidence", {"an": "other"}),
+    "eve_verify": ("evidence", {"kind": "other"}),
+    "eve_compensate": ("evidence", {"kind": "other"}),
     "eve_cancel": ("reason", "another"),
     "eve_reject": ("reason", "another"),
     "eve_unpark": ("reason", "another"),
@@ -93,7 +97,7 @@ OTHERWISE: Mapping[str, tuple[str, Any]] = {
     "eve_accept": ("answer", {"an": "other"}),
     "eve_decline": ("answer", {"an": "other"}),
     "eve_sweep": ("at_most", 77),
-    "eve_settle_import": ("evidence", {"an": "other"}),
+    "eve_settle_import": ("evidence", {"kind": "other"}),
 }
 
 
@@ -366,7 +370,7 @@ class Deck:
 
     def _complete(self, d: Draw) -> tuple[str, dict[str, Any]]:
         role, arguments = self._holder(d)
-        return role, arguments | {"result": d.pick(DOCUMENTS), "evidence": d.pick(DOCUMENTS)}
+        return role, arguments | {"result": d.pick(DOCUMENTS), "evidence": d.pick(EVIDENCE)}
 
     def _renew(self, d: Draw) -> tuple[str, dict[str, Any]]:
         role, arguments = self._holder(d)
@@ -399,12 +403,12 @@ class Deck:
     def _start_effect(self, d: Draw) -> tuple[str, dict[str, Any]]:
         role, arguments = self._holder(d)
         return role, arguments | {
-            "effect_identity": d.maybe(40, d.pick(("e1", "e2"))), "evidence": d.pick(DOCUMENTS),
+            "effect_identity": d.maybe(40, d.pick(("e1", "e2"))), "evidence": d.pick(EVIDENCE),
         }  # fmt: skip
 
     def _observe_effect(self, d: Draw) -> tuple[str, dict[str, Any]]:
         about = {
-            "effect_identity": d.maybe(50, d.pick(("e1", "e2"))), "evidence": d.pick(DOCUMENTS),
+            "effect_identity": d.maybe(50, d.pick(("e1", "e2"))), "evidence": d.pick(EVIDENCE),
             "observed_at": self._instant(d, 10),
         }  # fmt: skip
         if d.chance(60):
@@ -416,17 +420,17 @@ class Deck:
         return d.pick(("t_verifier", "t_human")), {
             "item": self.item(d, "uncertain", "reported"),
             "finding": d.pick(("absent", "observed", "unavailable")),
-            "evidence": d.pick(DOCUMENTS),
+            "evidence": d.pick(EVIDENCE),
         }
 
     def _verify(self, d: Draw) -> tuple[str, dict[str, Any]]:
-        return "t_verifier", {"item": self.item(d, "completed"), "evidence": d.pick(DOCUMENTS)}
+        return "t_verifier", {"item": self.item(d, "completed"), "evidence": d.pick(EVIDENCE)}
 
     def _compensate(self, d: Draw) -> tuple[str, dict[str, Any]]:
         return "t_verifier", {
             "item": self.item(d, "completed", "verified"),
             "effect_identity": "e1",
-            "evidence": {"a": 1},
+            "evidence": {"kind": "a"},
         }
 
     def _cancel(self, d: Draw) -> tuple[str, dict[str, Any]]:

@@ -99,9 +99,9 @@ class World:
             ),
             "eve_compensate": each(
                 ["verifier", "human"],
-                {"item": i["completed"], "effect_identity": "effect", "evidence": {"n": 1}},
+                {"item": i["completed"], "effect_identity": "effect", "evidence": {"kind": "n"}},
             ),
-            "eve_verify": each(["verifier"], {"item": i["completed"], "evidence": {"n": 1}}),
+            "eve_verify": each(["verifier"], {"item": i["completed"], "evidence": {"kind": "n"}}),
             "eve_settle_import": each(
                 ["verifier"], {"decision": d["import"], "work_id": "imported", "payload": {"n": 1}}
             ),

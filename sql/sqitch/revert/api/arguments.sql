@@ -2,6 +2,7 @@
 begin;
 
 drop function eve._class_id(eve.caller, text);
+drop function eve._check_evidence(jsonb);
 drop function eve._check_instant(text, timestamptz);
 drop function eve._check_text(text, text, integer, boolean);
 

@@ -3,6 +3,7 @@ begin;
 
 select 1 / (obj_description('eve._check_text(text, text, integer, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._check_instant(text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._check_evidence(jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._class_id(eve.caller, text)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;

@@ -2,6 +2,10 @@
 begin;
 
 select 1 / (obj_description('eve._complete_args(jsonb, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._evidence_missing(bigint, bigint, text[], jsonb)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._completion_record(text, text, text, bigint, integer, boolean, text[], text[], text, integer, text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._completion_of(eve.caller, bigint, eve.state, text, text[], text)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._test_of(text, eve.policy)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._finished_before(eve.caller, bigint, bigint, text[], jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._repeat_or_refuse(eve.caller, bigint, bigint, text[], jsonb, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._fault_answer(eve.caller, bigint, bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
