@@ -310,7 +310,8 @@ def test_a_compensation_erases_nothing(desk: Desk) -> None:
     assert desk.events(item)[: len(before)] == before
     for other in (desk.item(), desk.quarantined()):
         with desk.refused("55000"):
-            desk.call("t_human", "eve_compensate", item=other, effect_identity="e", evidence={"kind": "n"})
+            desk.call("t_human", "eve_compensate", item=other, effect_identity="e",
+                      evidence={"kind": "n"})  # fmt: skip
 
 
 def test_a_result_has_a_limit_of_its_own(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""Evidence is a typed list, a class may require kinds of it, a completion says what it preserves."""
+"""Evidence is a typed list, a class may require kinds of it, a completion says what it keeps."""
 
 from __future__ import annotations
 

@@ -327,7 +327,8 @@ def story(desk: Desk) -> list[int]:
     judged = desk.item(**{"class": "judged"})
     desk.complete(desk.lease(item=judged))
     desk.call("t_verifier", "eve_verify", item=judged)
-    desk.call("t_verifier", "eve_compensate", item=judged, effect_identity="e", evidence={"kind": "note"})
+    desk.call("t_verifier", "eve_compensate", item=judged, effect_identity="e",
+              evidence={"kind": "note"})  # fmt: skip
     out = desk.item(**{"class": "out"})
     lease = desk.lease(item=out)
     desk.hold("eve_start_effect", lease)
