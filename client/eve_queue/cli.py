@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import psycopg
 
-from . import calls, importers, load, roles
+from . import calls, classes, importers, load, roles
 from . import install as installing
 from .answer import Answer, JsonText, Lease
-from .answers import FinishAnswer, ItemAnswer
+from .answers import BacktestAnswer, FinishAnswer, ItemAnswer
 from .call import Call
 from .client import Job, Queue, execute
 from .importers.model import shown
@@ -32,6 +33,7 @@ try:
     import typer
 
     from .tell import (
+        CHANGE,
         HUMAN,
         LATER,
         UNVERIFIED,
@@ -39,6 +41,7 @@ try:
         Fault,
         Out,
         audit_line,
+        exit_code,
         shown_json,
         told,
         when,
@@ -55,6 +58,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="A governed work queue inside PostgreSQL.",
     epilog=" ".join((__doc__ or "").split("stable:")[1].split()),
+)
+
+class_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(
+    class_app, name="class", help="The policies of classes: from a file, and as they are."
 )
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE")]
@@ -223,6 +231,230 @@ def decline(
     with told(as_json) as out, Queue(dsn, queue) as q:
         out.row(q.decline(decision, idempotency_key=key))
         out.say(f"decision {decision} declined")
+
+
+# --- classes
+
+
+@class_app.command("apply")
+def class_apply(
+    file: Annotated[Path, typer.Argument(help="TOML with tables [class.NAME].")],
+    queue: Annotated[str | None, typer.Option(help="Instead of the queue in the file.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply without asking.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Backtest what was submitted since: 7d, 12h, 30m, or an instant."),
+    ] = None,
+    dsn: Dsn = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a file of class policies would change, then define the classes that change, all
+    or none. With --since also what the new policies would have decided of recorded submissions.
+    With --json nothing is asked: without --yes nothing is applied.
+    """
+    with told(as_json) as out:
+        from_when = moment(since)
+        try:
+            named_queue, wanted = classes.read(file)
+        except classes.Unreadable as error:
+            raise Fault(str(error), USAGE) from None
+        name = queue or named_queue
+        if name is None:
+            raise Fault(f"{file}: names no queue", USAGE, 'Write queue = "NAME", or pass --queue.')
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            known = classes.revisions(execute(connection, calls.history(name, 0)))
+            plan = [classes.difference(want, known.get(want.name, ())) for want in wanted]
+            changes = [each for each in plan if each]
+            defined = _define(connection, name, file, changes, keep=False)
+            for each in plan:
+                _show_difference(out, each, defined.get(each.definition.name))
+                if each and each.present and from_when:
+                    _show_backtest(out, connection, name, each, from_when)
+            if not changes:
+                out.say("nothing to apply")
+                return
+            if not yes:
+                if as_json:
+                    return
+                if not _agreed(len(changes)):
+                    raise Fault("not applied", HUMAN)
+            for made in _define(connection, name, file, changes, keep=True).values():
+                out.row({"class": made.name, "applied": True, "revision": made.revision})
+                out.say(f"class {shown(made.name)} has revision {made.revision}")
+
+
+def _define(
+    connection: psycopg.Connection[Any],
+    queue: str,
+    file: Path,
+    changes: Sequence[classes.Difference],
+    *,
+    keep: bool,
+) -> dict[str, classes.Revision]:
+    """Defines the classes in one transaction; without keep it is only tried, and rolled back."""
+    with connection.transaction(force_rollback=not keep):
+        for each in changes:
+            want = each.definition
+            try:
+                answer = execute(
+                    connection,
+                    calls.define_class(
+                        queue, want.name, preset=want.preset, policy=dict(want.policy)
+                    ),
+                )
+            except psycopg.Error as error:
+                if (error.sqlstate or "")[:2] != "22":
+                    raise
+                raise Fault(
+                    f"{file}: [class.{want.name}]: {error.diag.message_primary}",
+                    exit_code(error),
+                    error.diag.message_hint or "",
+                ) from None
+            before = each.present.revision if each.present else 0
+            if answer.detail["revision"] != before + 1:
+                raise Fault(f"class {want.name} was changed meanwhile", LATER)
+        if not changes:
+            return {}
+        made = classes.revisions(execute(connection, calls.history(queue, 0)))
+        return {each.definition.name: made[each.definition.name][-1] for each in changes}
+
+
+def _show_difference(out: Out, each: classes.Difference, made: classes.Revision | None) -> None:
+    name = shown(each.definition.name)
+    out.row(
+        {
+            "class": each.definition.name,
+            "revision": each.present.revision if each.present else None,
+            "unchanged": not each,
+            "preset": each.definition.preset,
+            "added": each.added,
+            "changed": {key: list(pair) for key, pair in each.changed.items()},
+            "removed": each.removed,
+            "answers": made.answers if made else each.present and each.present.answers,
+            "unanswered": made.unanswered if made else each.present and each.present.unanswered,
+        }
+    )
+    if made is None:
+        out.say(f"class {name}: unchanged, revision {each.present and each.present.revision}")
+        return
+    out.say(f"class {name}: revision {made.revision}, preset {shown(made.preset)}")
+    if each.preset:
+        out.say(f"  ~ preset {' → '.join(map(shown, each.preset))}")
+    for key, value in each.added.items():
+        out.say(f"  + {shown(key)} {shown(shown_json(value))}")
+    for key, (was, now) in each.changed.items():
+        out.say(f"  ~ {shown(key)} {shown(shown_json(was))} → {shown(shown_json(now))}")
+    for key, value in each.removed.items():
+        out.say(f"  - {shown(key)} {shown(shown_json(value))}")
+    answerers: dict[str, list[str]] = {}
+    for field, answer in sorted(made.answers.items()):
+        answerers.setdefault(answer.get("answered_by", "nobody"), []).append(field)
+    for who in sorted(answerers):
+        out.say(f"  answered by {who}: {', '.join(answerers[who])}")
+    _show_unanswered(out, made)
+
+
+def _show_unanswered(out: Out, made: classes.Revision) -> None:
+    for number, question in sorted(made.unanswered.items(), key=lambda pair: int(pair[0])):
+        out.say(f"  unanswered {number}: {question}")
+
+
+def _show_backtest(
+    out: Out,
+    connection: psycopg.Connection[Any],
+    queue: str,
+    each: classes.Difference,
+    since: datetime,
+) -> None:
+    want = each.definition
+    *rows, last = execute(
+        connection,
+        calls.backtest(queue, want.name, policy=dict(want.policy), since=since, preset=want.preset),
+    )
+    for row in (*rows, last):
+        out.row({"class": want.name, "backtest": row.as_dict()})
+    told_of = 20
+    for row in rows[:told_of]:
+        out.say(f"  {_one(row)}")
+    if len(rows) > told_of:
+        out.say(f"  … and {len(rows) - told_of} more")
+    told = last.because
+    left_out = f", {told['left_out']} left out" if told["left_out"] else ""
+    out.say(
+        f"  backtest since {when(since)}: {told['judged']} judged, {told['changed']} would change,"
+        f" {told['unjudgeable']} unjudgeable{left_out}"
+    )
+
+
+def _one(row: BacktestAnswer) -> str:
+    which = f"item {row.item}" if row.item else f"submission {row.submission}"
+    was = " ".join(filter(None, (row.was_decision, row.was_reason)))
+    if row.part == "unjudgeable":
+        return f"{when(row.at)} {which}: {was}, unjudgeable: {row.because['reason']}"
+    would = " ".join(filter(None, (row.would_decision, row.would_reason)))
+    return f"{when(row.at)} {which}: {was} → {would}"
+
+
+def _agreed(number: int) -> bool:
+    try:
+        return typer.confirm(f"Apply {number} change{'s' if number > 1 else ''}?")
+    except typer.Abort:
+        raise Fault("nobody answered", USAGE, "Pass --yes to apply without asking.") from None
+
+
+@class_app.command("show")
+def class_show(
+    queue: QueueName,
+    name: Annotated[str, typer.Argument(metavar="CLASS")],
+    dsn: Dsn = "",
+    as_json: AsJson = False,
+) -> None:
+    """The fields of a class with who answered them, what is unanswered, and its revisions."""
+    with told(as_json) as out, Queue(dsn, queue) as q:
+        history = classes.revisions(q.history(0)).get(name)
+        if not history:
+            raise Fault(f"there is no class {shown(name)}", CHANGE)
+        now = history[-1]
+        out.row(
+            {
+                "class": now.name,
+                "revision": now.revision,
+                "preset": now.preset,
+                "policy": now.policy,
+                "answers": now.answers,
+                "unanswered": now.unanswered,
+                "history": [
+                    {"revision": r.revision, "at": r.at.isoformat(), "actor": r.actor,
+                     "preset": r.preset, "digest": r.digest}
+                    for r in history
+                ],
+            }
+        )  # fmt: skip
+        out.say(f"class {shown(now.name)}: revision {now.revision}, preset {shown(now.preset)}")
+        out.table(
+            ("field", "answered by", "with"),
+            (
+                (
+                    field,
+                    answer.get("answered_by", "nobody"),
+                    ", ".join(
+                        [
+                            *(
+                                f"{k} {shown_json(v)}"
+                                for k, v in answer.get("settings", {}).items()
+                            ),
+                            *([answer["declared"]] if "declared" in answer else []),
+                        ]
+                    ),
+                )
+                for field, answer in sorted(now.answers.items())
+            ),
+        )
+        _show_unanswered(out, now)
+        out.table(
+            ("revision", "at", "by", "preset", "digest"),
+            ((str(r.revision), when(r.at), r.actor, r.preset, r.digest[:12]) for r in history),
+        )
 
 
 # --- work
@@ -563,6 +795,16 @@ def instant(text: str | None) -> datetime | None:
     if read.tzinfo is None:
         raise Fault(f"{shown(text)} has no zone", USAGE)
     return read
+
+
+def moment(text: str | None) -> datetime | None:
+    """An instant, or how long ago: 7d, 12h, 30m."""
+    if text is None:
+        return None
+    if ago := re.fullmatch(r"(\d{1,5})([dhm])", text):
+        unit = {"d": "days", "h": "hours", "m": "minutes"}[ago[2]]
+        return datetime.now(UTC) - timedelta(**{unit: int(ago[1])})
+    return instant(text)
 
 
 def main() -> None:

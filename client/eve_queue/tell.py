@@ -106,10 +106,10 @@ def complain(as_json: bool, message: str, exit_with: int, **more: Any) -> None:
         print(as_line({"error": message, "exit": exit_with, **known}), file=sys.stderr)
     else:
         state = f" ({known['sqlstate']})" if "sqlstate" in known else ""
-        print(f"eve: {shown(message)}{state}", file=sys.stderr)
+        print(f"eve: {shown_json(message)}{state}", file=sys.stderr)
         for line in (known.get("hint"), *(f"next: {call}" for call in known.get("next", []))):
             if line:
-                print(f"     {shown(line)}", file=sys.stderr)
+                print(f"     {shown_json(line)}", file=sys.stderr)
     raise typer.Exit(exit_with)
 
 

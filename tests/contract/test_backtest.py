@@ -264,7 +264,7 @@ def test_the_candidate_is_checked_as_a_definition_is(desk: Desk) -> None:
     with desk.refused("22023"):
         desk.calls("t_operator", "eve_backtest", **{"class": "default"}, policy={}, since=START)
     with desk.refused("P0002"):
-        backtest(desk, **{"class": "nothing"})
+        backtest(desk, None, **{"class": "nothing"})
     with desk.refused("42501"):
         desk.calls(
             "t_human", "eve_backtest", **{"class": "default"}, since=START,

@@ -18,7 +18,7 @@ from support.fleet import Fleet
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.xdist_group("readme")  # the sessions of a page follow each other
-BLOCK = re.compile(r"^```(sql|text|python|sh)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(sql|text|python|sh|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -72,6 +72,28 @@ def test_the_python_of_the_readme_runs(durable: Cluster) -> None:
     comments = re.findall(r"print\(.*\)\s+# (.+)", script)
     assert comments
     assert done.stdout.splitlines() == comments
+
+
+def test_the_policies_of_the_readme_apply_as_shown(durable: Cluster, tmp_path: Path) -> None:
+    found = blocks(ROOT / "README.md")
+    place = next(place for place, (kind, _) in enumerate(found) if kind == "toml")
+    (tmp_path / "classes.toml").write_text(found[place][1], encoding="utf-8")
+    command, shown = found[place + 1 : place + 3]
+    assert (command[0], shown[0]) == ("sh", "text")
+    printed = []
+    for line in command[1].splitlines():
+        _, *words = line.split()
+        done = subprocess.run(
+            [sys.executable, "-m", "eve_queue.cli", *words],
+            env={
+                **durable.environment("readme"),
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), *sys.path]),
+            },
+            cwd=tmp_path, input="", capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert "".join(printed).strip() == shown[1].strip()
 
 
 def test_the_walk_through_the_house_runs(durable: Cluster) -> None:
