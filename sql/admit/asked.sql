@@ -23,6 +23,11 @@ create type eve.asked as (
     margin interval,
     value_until timestamptz,
     awaited bigint,
+    effect_named boolean,
+    expected_effects text[],
+    completion_test text,
+    priority_class smallint,
+    alone boolean,
     requested_at timestamptz,
     derived text[]
 );

@@ -6,6 +6,8 @@ create type eve.decided as (
     reason text,
     holds jsonb,
     survivor bigint,
+    replaces bigint,
+    claimed bigint,
     capacity eve.capacity,
     spent eve.spent_budget,
     facts jsonb
@@ -166,21 +168,28 @@ language plpgsql
 as $$
 declare
     d eve.decided := eve._decide_alone(c, a, null);
+    gone integer;
 begin
     if d.decision is not null then
         return d;
     end if;
     -- Before any budget: a merged request takes none.
     if (a.policy).coalesce <> 'none' and a.coalescing_key is not null then
-        d.survivor := eve._survivor(c, a);
-        if d.survivor is not null then
-            d.decision := 'COALESCE';
-            d.reason := 'equivalent_waiting';
+        d := eve._merge(c, a, d);
+        if d.decision is not null then
             return d;
         end if;
     end if;
     if eve._budgeted(a.policy) then
         d.spent := eve._count_budget(c, a.class_id, a.policy, a.at);
+        if d.replaces is not null then
+            -- What it replaces makes room for it.
+            gone := (select w.size from eve.work_item as w where w.queue_id = c.queue_id and w.item = d.replaces);
+            d.spent.items := (d.spent).items - 1;
+            d.spent.bytes := (d.spent).bytes - gone;
+            d.spent.shared_items := (d.spent).shared_items - 1;
+            d.spent.shared_bytes := (d.spent).shared_bytes - gone;
+        end if;
     end if;
     return eve._decide_among(c, a, d, null);
 end
@@ -243,7 +252,8 @@ begin
                 'oldest_eligible_age', d.facts -> 'oldest_eligible_age', 'age_limit', policy.age_limit,
                 'dependencies', policy.dependencies),
             pg_catalog.jsonb_build_object('step', 10, 'name', 'coalesce', 'rule', policy.coalesce,
-                'key', a.coalescing_key, 'survivor', d.survivor),
+                'key', a.coalescing_key, 'survivor', d.survivor,
+                'replaces', d.replaces),
             pg_catalog.jsonb_build_object('step', 11, 'name', 'decide', 'decision', d.decision, 'reason', d.reason),
             pg_catalog.jsonb_build_object('step', 12, 'name', 'payload and authority', 'size', a.size,
                 'limit', policy.payload_limit, 'schema', policy.schema_digest,

@@ -321,6 +321,12 @@ begin
         where h.item is null or w.item is null
         limit 100)
         union all
+        (select 'waiting key', coalesce(k.item, s.item)
+        from (select y.* from eve.waiting_key as y where y.queue_id = q) as k
+        full join eve._waiting_keys(q) as s on s.class_id = k.class_id and s.key = k.key
+        where k.item is distinct from s.item
+        limit 100)
+        union all
         (select 'tally of class ' || k.name, null
         from eve.work_class as k
         cross join lateral eve._recount(q, k.class_id) as n
@@ -414,9 +420,10 @@ begin
     lock table eve.queue in access exclusive mode;
     c := eve._enter(queue, '{operator}');
     delete from eve.work_item as w where w.queue_id = c.queue_id;
-    insert into eve.work_item (queue_id, item, class_id, lane, size, queue_state, hash)
+    insert into eve.work_item (queue_id, item, class_id, lane, size, merges, effect_unique, queue_state,
+        hash)
     select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), coalesce(i.payload_size, 0),
-        r.state, r.hash
+        coalesce(i.merges, false), coalesce(i.effect_unique, false), r.state, r.hash
     from (
         select l.item,
             eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision, l.token,
@@ -431,6 +438,9 @@ begin
     select w.queue_id, w.lane, (w.queue_state).rank, (w.queue_state).late, (w.queue_state).ready_since,
         w.item, w.class_id
     from eve.work_item as w where w.queue_id = c.queue_id and (w.queue_state).phase = 'ready';
+    delete from eve.waiting_key as k where k.queue_id = c.queue_id;
+    insert into eve.waiting_key (queue_id, class_id, key, item)
+    select c.queue_id, k.class_id, k.key, k.item from eve._waiting_keys(c.queue_id) as k;
     delete from eve.held_slot as h where h.queue_id = c.queue_id;
     insert into eve.held_slot (queue_id, item, token, pool, number, principal, worker, acquired_at, expires_at)
     select w.queue_id, w.item, (w.queue_state).token, (w.queue_state).pool, (w.queue_state).slot,

@@ -63,7 +63,8 @@ begin
         (select l.data -> 'checkpoint' from eve.ledger as l
             where l.queue_id = c.queue_id and l.item = target and l.data ? 'checkpoint'
             order by l.version desc limit 1),
-        eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id']),
+        eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id', 'merges']
+            || jsonb_build_object('represents', eve._represented(c.queue_id, target))),
         (v.queue_state).at,
         case when v.phase in ('completed', 'verified') then (
             select l.data -> 'record' || jsonb_build_object('at', l.at) from eve.ledger as l

@@ -189,13 +189,18 @@ begin
     a.awaited := decision;
     a.requested_at := coalesce(requested_at, at);
     a.derived := derived;
+    a.effect_named := effect_identity is not null;
+    a.expected_effects := expected_effects;
+    a.completion_test := coalesce(completion_test, policy.completion_test);
+    a.priority_class := eve_submit.priority_class::smallint;
+    a.alone := after is null and after_ended is null and under is null and decision is null;
     d := eve._decide(c, a);
     answer.decision := d.decision;
     answer.reason := d.reason;
     answer.survivor := d.survivor;
     answer.replayed := false;
     if d.decision = 'ADMIT' then
-        answer.item := nextval('eve.item_seq');
+        answer.item := coalesce(d.claimed, nextval('eve.item_seq'));
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
         if policy.effect_unique then
             fault := eve._admit_effect(c, coalesce(a.effect_identity, operation_identity || ':' || answer.work_id),
@@ -215,7 +220,7 @@ begin
             operation_identity, effect_identity, cancellation_identity, requested_at, not_before,
             deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions,
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
-            parent, depth, effect_unique, edges, trace, derived, principal, submitted_at)
+            parent, depth, effect_unique, merges, edges, trace, derived, principal, submitted_at)
         values (
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,
@@ -224,6 +229,7 @@ begin
             a.margin, a.value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
             coalescing_key, limit_key, group_label, l.parent, l.depth, policy.effect_unique,
+            d.claimed is not null,
             coalesce(cardinality(after), 0) + coalesce(cardinality(after_ended), 0), trace,
             derived, c.principal, at)
         on conflict on constraint intent_work_id_is_unique do nothing;
@@ -243,12 +249,15 @@ begin
         end if;
     end if;
     if d.decision <> 'ADMIT' then
+        if d.claimed is not null then
+            perform eve._unclaim_key(c.queue_id, d.claimed, d.replaces);
+        end if;
         answer.work_id := eve_submit.work_id;
         answer.evidence := eve._evidence(a, d, null);
         answer.wait_hint := case when answer.reason in ('item_budget_exhausted', 'byte_budget_exhausted',
             'age_budget_exceeded') then policy.wait_hint end;
         answer.submission := nextval('eve.submission_seq');
-        if must_admit then
+        if must_admit and d.decision <> 'COALESCE' then
             perform eve._refuse('not_admitted', c.queue, null, jsonb_build_object(
                 'decision', answer.decision, 'reason', answer.reason, 'work_id', answer.work_id));
         end if;
@@ -258,6 +267,13 @@ begin
         values (
             c.queue_id, answer.submission, at, c.actor, c.principal, class, answer.revision,
             eve_submit.work_id, answer.decision, answer.reason, a.size, a.digest, answer.evidence);
+        if d.survivor is not null then
+            perform eve._append(c, d.survivor, 'absorbed', at, reason => 'equivalent_waiting',
+                data => jsonb_build_object('represents', jsonb_strip_nulls(jsonb_build_object(
+                    'submission', answer.submission, 'work_id', answer.work_id, 'rule', 'absorb',
+                    'key', coalescing_key, 'size', a.size, 'digest', encode(a.digest, 'hex'),
+                    'principal', c.principal))));
+        end if;
     else
         if after is not null then
             edges := eve._store_edges(c, answer.item, answer.work_id, after, 'verified');
@@ -294,7 +310,12 @@ begin
                 -- What was consulted is kept; without, the envelope and the revision say it all.
                 'evidence', case when d.decision = 'HOLD' or policy.evidence <> 'none' or not (d.spent is null)
                     then jsonb_strip_nulls(answer.evidence) - 'holds' end,
+                'replaces', d.replaces,
                 'holds', case when answer.decision = 'HOLD' then d.holds end)));
+        if d.replaces is not null then
+            perform eve._append(c, d.replaces, 'coalesced', at, reason => 'equivalent_waiting',
+                data => jsonb_build_object('survivor', answer.item, 'rule', 'replace', 'key', coalescing_key));
+        end if;
         if named > 0 and edges > 0 then
             perform eve._rederive_named(c, eve._cycle(c.queue_id, answer.item), at, 'dependency_known');
         end if;

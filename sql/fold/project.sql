@@ -98,9 +98,11 @@ declare
     of_class integer;
     of_lane smallint;
     of_size integer;
+    of_merges boolean;
+    of_effect boolean;
     stored record;
 begin
-    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size into stored
+    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size, x.merges, x.effect_unique into stored
     from eve.work_item as x
     where x.queue_id = new.queue_id and x.item = new.item;
     was := stored.state;
@@ -126,13 +128,16 @@ begin
             of_class := 0;
             of_lane := 0;
             of_size := 0;
+            of_merges := false;
+            of_effect := false;
         else
-            select i.class_id, i.lane, i.payload_size into strict of_class, of_lane, of_size
+            select i.class_id, i.lane, i.payload_size, i.merges, i.effect_unique
+            into strict of_class, of_lane, of_size, of_merges, of_effect
             from eve.intent as i
             where i.queue_id = new.queue_id and i.item = new.item;
         end if;
-        insert into eve.work_item (queue_id, item, class_id, lane, size, queue_state, hash)
-        values (new.queue_id, new.item, of_class, of_lane, of_size, state, new.hash);
+        insert into eve.work_item (queue_id, item, class_id, lane, size, merges, effect_unique, queue_state, hash)
+        values (new.queue_id, new.item, of_class, of_lane, of_size, of_merges, of_effect, state, new.hash);
     else
         update eve.work_item as w set queue_state = state, hash = new.hash
         where w.queue_id = new.queue_id and w.item = new.item
@@ -146,8 +151,11 @@ begin
         insert into eve.tally (queue_id, class_id, tx, item, version, was, phase, size)
         values (new.queue_id, of_class, new.tx, new.item, new.version, was.phase, state.phase, of_size);
     end if;
-    if not eve._live(state.phase) and eve._live(was.phase) then
+    if stored.effect_unique and not eve._live(state.phase) and eve._live(was.phase) then
         perform eve._free_effect(new.queue_id, new.item);
+    end if;
+    if stored.merges and was.phase in ('held', 'ready') and state.phase not in ('held', 'ready') then
+        perform eve._free_key(new.queue_id, new.item);
     end if;
     if new.item = 0 then
         perform eve._project_queue(new.queue_id, new.version, new.kind, new.at, new.actor, new.principal,

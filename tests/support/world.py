@@ -134,7 +134,8 @@ class World:
             "eve_backtest": each(
                 ["operator"],
                 {
-                    "class": "default", "policy": Jsonb({"replay_class": "safe"}),
+                    "class": "default",
+                    "policy": Jsonb({"replay_class": "safe"}),
                     "since": "2000-01-01 00:00Z",
                 },
             ),
