@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, LiteralString
 
 from .answer import Answer, Decided, Refusable
@@ -201,7 +202,7 @@ class ActAnswer(Answer):
 class ItemAnswer(Answer):
     """Answer of eve_item: the present state of one item, its waiting reasons, dependencies,
     payload, result and envelope; once completed also the record of what completion preserves
-    and does not prove.
+    and does not prove, and what it has spent.
     """
 
     _select: ClassVar[LiteralString] = (
@@ -209,7 +210,7 @@ class ItemAnswer(Answer):
         "r.attempts_left, r.token, r.holder, r.worker, r.expires_at, r.rank, r.ready_since, "
         "r.reason, cast(r.holds as text), cast(r.dependencies as text), cast(r.payload as "
         "text), cast(r.result as text), cast(r.progress as text), cast(r.checkpoint as text), "
-        "cast(r.intent as text), r.at, cast(r.completion as text)"
+        "cast(r.intent as text), r.at, cast(r.completion as text), r.spent"
     )
     _json: ClassVar[frozenset[str]] = frozenset(
         {
@@ -248,6 +249,7 @@ class ItemAnswer(Answer):
     intent: Any
     at: datetime
     completion: Any
+    spent: Decimal | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from .answer import Json
@@ -286,6 +287,7 @@ def complete(
     *,
     result: Json = None,
     evidence: Json = None,
+    spend: Decimal | int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[FinishAnswer]:
     """Complete the caller's item under its token: verified, completed or reported, as the
@@ -304,6 +306,7 @@ def complete(
             ("token", "bigint", token),
             ("result", "jsonb", result),
             ("evidence", "jsonb", evidence),
+            ("spend", "numeric", spend),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -388,10 +391,13 @@ def renew(
     ttl: timedelta | str | None = None,
     progress: Json = None,
     checkpoint: Json = None,
+    spend: Decimal | int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[LeaseAnswer]:
     """Extend the caller's live lease, never past its maximum age and never shorter than it is;
-    progress and checkpoint travel with it and the checkpoint reaches the next holder. Refuses a
+    progress and checkpoint travel with it and the checkpoint reaches the next holder; spend is
+    what was spent since the last report, in the unit of the class, and over its limit the
+    detail says wrap_up: no later acquisition goes through until a human grants more. Refuses a
     stale token, a lapsed lease, another holder, and a ttl beyond the maximum age.
     """
     return call(
@@ -405,6 +411,7 @@ def renew(
             ("ttl", "interval", ttl),
             ("progress", "jsonb", progress),
             ("checkpoint", "jsonb", checkpoint),
+            ("spend", "numeric", spend),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -418,6 +425,7 @@ def fail(
     error: str | None = None,
     disposition: str | None = None,
     detail: Json = None,
+    spend: Decimal | int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[FinishAnswer]:
     """Report a failure of the caller's item: retried after a back-off while its budget lasts,
@@ -437,6 +445,7 @@ def fail(
             ("error", "text", error),
             ("disposition", "text", disposition),
             ("detail", "jsonb", detail),
+            ("spend", "numeric", spend),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -453,6 +462,7 @@ def return_(
     after: Sequence[str] | None = None,
     reconcile: bool | None = None,
     checkpoint: Json = None,
+    spend: Decimal | int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[FinishAnswer]:
     """Give the caller's item back: ready at once, or waiting for a time, a decision or other
@@ -475,6 +485,7 @@ def return_(
             ("after", "text[]", after),
             ("reconcile", "boolean", reconcile),
             ("checkpoint", "jsonb", checkpoint),
+            ("spend", "numeric", spend),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -700,10 +711,15 @@ def propose(
     slots: int | None = None,
     subject: Json = None,
     expires_at: datetime | None = None,
+    token: int | None = None,
+    digest: str | None = None,
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """Ask a human: spend (pool, slots), waiver (item, the work_id it waits for), import, policy or
-    approval. Answers the decision's id. Refuses what does not exist (P0002).
+    approval. An approval about an item is asked by its holder under the token, for the action
+    with that sha256 digest (put the action into subject), and answered once, at the next
+    acquire: accepted, declined or expired. Answers the decision's id. Refuses what does not
+    exist (P0002), a stale token, a lapsed lease and another holder.
     """
     return call(
         "eve_propose",
@@ -718,6 +734,8 @@ def propose(
             ("slots", "integer", slots),
             ("subject", "jsonb", subject),
             ("expires_at", "timestamptz", expires_at),
+            ("token", "bigint", token),
+            ("digest", "text", digest),
             ("idempotency_key", "text", idempotency_key),
         ),
     )
@@ -730,8 +748,10 @@ def accept(
     answer: Json = None,
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
-    """A human accepts an open decision, finally. Refuses every other caller
-    (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones (55000).
+    """A human accepts an open decision, finally. Of a spend that the queue asked for an item,
+    answer may say the grant that is added to the limit: {"grant": 10}. Refuses every other
+    caller (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones
+    (55000).
     """
     return call(
         "eve_accept",
@@ -754,8 +774,9 @@ def decline(
     idempotency_key: str | None = None,
 ) -> Call[ActAnswer]:
     """A human declines an open decision, finally: items that waited for it since their submission
-    are cancelled, those that a holder returned get the answer. Refuses every other caller
-    (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).
+    are cancelled, those that a holder returned get the answer, those that spent too much are
+    quarantined. Refuses every other caller (terminal_state_not_owned), unknown decisions
+    (P0002) and decided ones (55000).
     """
     return call(
         "eve_decline",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from . import calls
@@ -222,6 +223,7 @@ class AsyncVerbs(ABC):
         *,
         result: Json = None,
         evidence: Json = None,
+        spend: Decimal | int | None = None,
         idempotency_key: str | None = None,
     ) -> FinishAnswer:
         """Complete the caller's item under its token: verified, completed or reported, as the
@@ -238,6 +240,7 @@ class AsyncVerbs(ABC):
                 token,
                 result=result,
                 evidence=evidence,
+                spend=spend,
                 idempotency_key=idempotency_key,
             )
         )
@@ -313,10 +316,13 @@ class AsyncVerbs(ABC):
         ttl: timedelta | str | None = None,
         progress: Json = None,
         checkpoint: Json = None,
+        spend: Decimal | int | None = None,
         idempotency_key: str | None = None,
     ) -> LeaseAnswer:
         """Extend the caller's live lease, never past its maximum age and never shorter than it is;
-        progress and checkpoint travel with it and the checkpoint reaches the next holder.
+        progress and checkpoint travel with it and the checkpoint reaches the next holder; spend
+        is what was spent since the last report, in the unit of the class, and over its limit
+        the detail says wrap_up: no later acquisition goes through until a human grants more.
         Refuses a stale token, a lapsed lease, another holder, and a ttl beyond the maximum age.
         """
         return await self.call(
@@ -327,6 +333,7 @@ class AsyncVerbs(ABC):
                 ttl=ttl,
                 progress=progress,
                 checkpoint=checkpoint,
+                spend=spend,
                 idempotency_key=idempotency_key,
             )
         )
@@ -339,6 +346,7 @@ class AsyncVerbs(ABC):
         error: str | None = None,
         disposition: str | None = None,
         detail: Json = None,
+        spend: Decimal | int | None = None,
         idempotency_key: str | None = None,
     ) -> FinishAnswer:
         """Report a failure of the caller's item: retried after a back-off while its budget lasts,
@@ -355,6 +363,7 @@ class AsyncVerbs(ABC):
                 error=error,
                 disposition=disposition,
                 detail=detail,
+                spend=spend,
                 idempotency_key=idempotency_key,
             )
         )
@@ -370,6 +379,7 @@ class AsyncVerbs(ABC):
         after: Sequence[str] | None = None,
         reconcile: bool | None = None,
         checkpoint: Json = None,
+        spend: Decimal | int | None = None,
         idempotency_key: str | None = None,
     ) -> FinishAnswer:
         """Give the caller's item back: ready at once, or waiting for a time, a decision or other
@@ -390,6 +400,7 @@ class AsyncVerbs(ABC):
                 after=after,
                 reconcile=reconcile,
                 checkpoint=checkpoint,
+                spend=spend,
                 idempotency_key=idempotency_key,
             )
         )
@@ -560,10 +571,15 @@ class AsyncVerbs(ABC):
         slots: int | None = None,
         subject: Json = None,
         expires_at: datetime | None = None,
+        token: int | None = None,
+        digest: str | None = None,
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Ask a human: spend (pool, slots), waiver (item, the work_id it waits for), import,
-        policy or approval. Answers the decision's id. Refuses what does not exist (P0002).
+        policy or approval. An approval about an item is asked by its holder under the token,
+        for the action with that sha256 digest (put the action into subject), and answered once,
+        at the next acquire: accepted, declined or expired. Answers the decision's id. Refuses
+        what does not exist (P0002), a stale token, a lapsed lease and another holder.
         """
         return await self.call(
             calls.propose(
@@ -575,6 +591,8 @@ class AsyncVerbs(ABC):
                 slots=slots,
                 subject=subject,
                 expires_at=expires_at,
+                token=token,
+                digest=digest,
                 idempotency_key=idempotency_key,
             )
         )
@@ -586,8 +604,9 @@ class AsyncVerbs(ABC):
         answer: Json = None,
         idempotency_key: str | None = None,
     ) -> ActAnswer:
-        """A human accepts an open decision, finally. Refuses every other caller
-        (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones
+        """A human accepts an open decision, finally. Of a spend that the queue asked for an item,
+        answer may say the grant that is added to the limit: {"grant": 10}. Refuses every other
+        caller (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones
         (55000).
         """
         return await self.call(
@@ -602,9 +621,9 @@ class AsyncVerbs(ABC):
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """A human declines an open decision, finally: items that waited for it since their
-        submission are cancelled, those that a holder returned get the answer. Refuses every
-        other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones
-        (55000).
+        submission are cancelled, those that a holder returned get the answer, those that spent
+        too much are quarantined. Refuses every other caller (terminal_state_not_owned), unknown
+        decisions (P0002) and decided ones (55000).
         """
         return await self.call(
             calls.decline(self.name, decision, answer=answer, idempotency_key=idempotency_key)

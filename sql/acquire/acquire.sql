@@ -26,6 +26,9 @@ begin
             door.cycle := eve._cycle(c.queue_id, k.item);
         end if;
     end if;
+    if door.phase in ('ready', 'held') then
+        door.over_spend := eve._over_spend(c.queue_id, k.item, k.policy);
+    end if;
     if door.phase = 'held' then
         door.gated_hold := not exists (
             select from eve.hold as h
@@ -193,7 +196,7 @@ begin
             when (k.state).phase = 'ready' and picked.item is null
                 then 'another transaction is taking it'
             when (k.state).phase = 'ready'
-                then nullif(eve._condemn(c, k, at), 'max attempts exceeded')
+                then nullif(nullif(eve._condemn(c, k, at), 'max attempts exceeded'), 'spend_not_approved')
         end;
         door.saturated := nullif(eve._downstream(c.queue_id, k.policy, at), door.blocked);
         codes := eve._gates(door);

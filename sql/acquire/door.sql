@@ -17,10 +17,11 @@ create type eve.door as (
     saturated text,
     unknown_edges text[],
     cycle text[],
-    open_edges text[]
+    open_edges text[],
+    over_spend jsonb
 );
 
 comment on type eve.door is
-'The facts that the gates judge, read before any write: halt, lease time, phase, budget, pool, edges.';
+'The facts that the gates judge, read before any write: halt, lease time, phase, budget, pool, edges, spend.';
 
 commit;

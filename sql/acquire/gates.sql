@@ -25,7 +25,7 @@ return case
             -- A held item whose gates all pass is still not granted.
             case when (door).named and (door).phase <> 'ready' and not eve._gate_acquirable(door)
                 and not eve._gate_dependency_known(door) and not eve._gate_dependency_acyclic(door)
-                and not eve._gate_dependency_ready(door)
+                and not eve._gate_dependency_ready(door) and (door).over_spend is null
                 then 'not_acquirable' end
         ]::text[], null)
 end;
@@ -48,6 +48,7 @@ return pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         then extract(epoch from (door).ttl_floor) end,
     'ttl_ceiling_s', case when 'lease_ttl_out_of_range' = any (_door_detail.codes)
         then extract(epoch from (door).ttl_ceiling) end,
+    'spend', (door).over_spend,
     'slots', case when 'concurrency_exhausted' = any (_door_detail.codes) then (door).slots end,
     'unknown', pg_catalog.to_jsonb(nullif((door).unknown_edges, '{}')),
     'cycle', pg_catalog.to_jsonb(nullif((door).cycle, '{}')),

@@ -80,12 +80,30 @@ begin
         when k.payload_size > (k.policy).payload_limit then 'payload_invalid'
         when (k.state).effect_started and not eve._repeatable(c.queue_id, k.item, k.policy, k.state, at)
             then 'protection_ended'
+        when eve._over_spend(c.queue_id, k.item, k.policy) is not null then 'spend_not_approved'
     end;
 end
 $$;
 
 comment on function eve._condemn(eve.caller, eve.candidate, timestamptz) is
-'Why a ready item may not be leased after all: cancelled identity, deadline, value window, budget, or a payload that its present policy refuses.';
+'Why a ready item may not be leased after all: cancelled identity, deadline, value window, budget, spend, or a payload that its present policy refuses.';
+
+create function eve._ask_spend(c eve.caller, k eve.candidate)
+returns bigint
+language plpgsql
+as $$
+declare
+    id bigint := pg_catalog.nextval('eve.decision_seq');
+begin
+    perform eve._append(c, 0, 'decision_proposed', eve._clock(c), data => pg_catalog.jsonb_build_object(
+        'decision', id, 'kind', 'spend', 'item', k.item,
+        'subject', eve._over_spend(c.queue_id, k.item, k.policy) || '{"asked_by": "queue"}'));
+    return id;
+end
+$$;
+
+comment on function eve._ask_spend(eve.caller, eve.candidate) is
+'The queue itself asks a human to grant more spend to an item or its tree.';
 
 create function eve._record_condemned(c eve.caller, k eve.candidate, picked eve.picked, why text, at timestamptz)
 returns void
@@ -100,6 +118,17 @@ begin
         when 'intent_cancelled' then
             perform eve._append(c, k.item, 'cancelled', at, revision => k.revision, reason => why);
             perform eve._close_edges(c, k.item, 'cancelled', at);
+        when 'spend_not_approved' then
+            -- The door row is held already: item 0 is not waited for.
+            perform from eve.work_item as w
+            where w.queue_id = c.queue_id and w.item = 0 for no key update skip locked;
+            if not found then
+                perform eve._raise('40001', 'the queue itself is being changed by a concurrent transaction',
+                    pg_catalog.jsonb_build_object('item', k.item), 'Repeat the transaction.');
+            end if;
+            perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => 'awaiting_decision',
+                data => pg_catalog.jsonb_build_object('because', why, 'holds', pg_catalog.jsonb_build_array(
+                    eve._hold_json('awaiting_decision', eve._ask_spend(c, k)::text, null, null))));
         when 'payload_invalid', 'validator_unavailable' then
             perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => why,
                 data => pg_catalog.jsonb_build_object(
@@ -174,11 +203,13 @@ begin
             ('failed', 'lease_expired', 'lease_missing', 'lease_superseded')
         order by l.version desc limit 1;
         select pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object(
-            'decision', d.decision, 'kind', d.kind, 'answer', d.phase, 'data', d.answer)
+            'decision', d.decision, 'kind', d.kind,
+            'answer', case when d.phase = 'open' then 'expired' else d.phase end, 'data', d.answer,
+            'token', d.token::text, 'digest', d.digest)
             order by d.decision)
         into answer.answers
         from eve.decision as d
-        where d.queue_id = c.queue_id and d.phase <> 'open' and d.consumed_at is null
+        where d.queue_id = c.queue_id and (d.phase <> 'open' or d.expires_at <= at) and d.consumed_at is null
             and (d.item = k.item or d.decision in (
                 select (h.value ->> 'ref')::bigint
                 from eve.ledger as l
@@ -203,8 +234,9 @@ begin
     -- Acts of the queue take item 0 first and then door rows, an acquisition has door rows already: it does not wait.
     for asked in
         select d.decision, d.item from eve.decision as d
-        where d.queue_id = c.queue_id and d.item = any (items) and d.kind = 'approval'
-            and d.phase <> 'open' and d.consumed_at is null
+        where d.queue_id = c.queue_id and d.item = any (items)
+            and (d.kind = 'approval' or d.subject ? 'scope')
+            and (d.phase <> 'open' or d.expires_at <= eve._clock(c)) and d.consumed_at is null
         order by d.decision
     loop
         perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update skip locked;

@@ -3,11 +3,12 @@ begin;
 
 create type eve.lineage as (
     parent bigint,
+    root bigint,
     depth smallint,
     fault text
 );
 
-comment on type eve.lineage is 'The parent of a submission, its depth, and the reason to reject it, if any.';
+comment on type eve.lineage is 'The parent of a submission, the top of its tree, its depth, and the reason to reject it, if any.';
 
 create function eve._lineage(c eve.caller, under public.eve_lease)
 returns eve.lineage
@@ -25,6 +26,7 @@ begin
     end if;
     h := eve._fence_write(c, under.item, under.token);
     l.parent := under.item;
+    l.root := eve._root_of(c.queue_id, under.item);
     if h.fault is not null then
         l.fault := 'lease_not_live';
         return l;

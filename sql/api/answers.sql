@@ -161,11 +161,12 @@ create type eve.item_answer as (
     checkpoint jsonb,
     intent jsonb,
     at timestamptz,
-    completion jsonb
+    completion jsonb,
+    spent numeric
 );
 
 comment on type eve.item_answer is
-'Answer of eve_item: the present state of one item, its waiting reasons, dependencies, payload, result and envelope; once completed also the record of what completion preserves and does not prove.';
+'Answer of eve_item: the present state of one item, its waiting reasons, dependencies, payload, result and envelope; once completed also the record of what completion preserves and does not prove, and what it has spent.';
 
 create type eve.event_answer as (
     version integer,

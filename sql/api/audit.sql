@@ -337,6 +337,12 @@ begin
             t.queued_bytes, t.live_bytes, t.arrivals, t.completions)
         limit 100)
         union all
+        (select 'spend', coalesce(s.item, l.item)
+        from (select y.item, y.version, y.root, y.amount from eve.spend as y where y.queue_id = q) as s
+        full join eve._spends(q) as l on l.item = s.item and l.version = s.version
+        where (s.root, s.amount) is distinct from (l.root, l.amount)
+        limit 100)
+        union all
         (select 'live effect', coalesce(s.item, e.item)
         from eve._live_effects(q) as s
         full join (select y.effect_identity, y.item from eve.live_effect as y where y.queue_id = q) as e
@@ -467,6 +473,9 @@ begin
     cross join lateral jsonb_to_recordset(s.holds) as h (
         reason text, ref text, owner text, trigger text, due_at timestamptz)
     where w.queue_id = c.queue_id and (w.queue_state).phase = 'held';
+    delete from eve.spend as s where s.queue_id = c.queue_id;
+    insert into eve.spend (queue_id, item, version, root, amount)
+    select c.queue_id, s.item, s.version, s.root, s.amount from eve._spends(c.queue_id) as s;
     delete from eve.live_effect as e where e.queue_id = c.queue_id;
     insert into eve.live_effect (queue_id, effect_identity, item)
     select c.queue_id, s.effect_identity, s.item from eve._live_effects(c.queue_id) as s;

@@ -7,6 +7,7 @@ create function public.eve_complete(
     token bigint,
     result jsonb default null,
     evidence jsonb default null,
+    spend numeric default null,
     idempotency_key text default null
 )
 returns eve.finish_answer
@@ -25,9 +26,11 @@ declare
 begin
     c := eve._enter(queue, '{worker}');
     evidence := eve._check_evidence(evidence);
+    perform eve._check_spend_amount(spend);
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_complete', eve._fingerprint('eve_complete',
-            eve._text(queue), int8send(item), int8send(token), eve._text(result), eve._text(evidence)));
+            eve._text(queue), int8send(item), int8send(token), eve._text(result), eve._text(evidence),
+            eve._text(spend)));
         if prior is not null then
             answer := jsonb_populate_record(null::eve.finish_answer, prior);
             answer.replayed := true;
@@ -35,7 +38,7 @@ begin
         end if;
     end if;
     perform eve._durable(c);
-    answer := eve._complete_one(c, item, token, result, evidence);
+    answer := eve._complete_one(c, item, token, result, evidence, spend);
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answer));
     end if;
@@ -43,7 +46,7 @@ begin
 end
 $$;
 
-comment on function public.eve_complete(text, bigint, bigint, jsonb, jsonb, text) is
+comment on function public.eve_complete(text, bigint, bigint, jsonb, jsonb, numeric, text) is
 'Complete the caller''s item under its token: verified, completed or reported, as the completion test of its class says; the lease ends. Where the class requires kinds of evidence that are not there the engine does not verify: it is completed, awaits a verifier, and the detail names them. The same call repeated gives the first answer. Refuses a stale token, a lapsed lease, another holder, and a second completion with other arguments.';
 
 create function public.eve_complete_batch(

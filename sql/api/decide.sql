@@ -1,7 +1,15 @@
 -- api/decide.sql · ask a human, and the human's answer. Appends under item 0: decision_proposed, decision_accepted, decision_declined. Raises: terminal_state_not_owned.
 begin;
 
-create function eve._propose(c eve.caller, kind text, subject jsonb, item bigint, expires_at timestamptz)
+create function eve._propose(
+    c eve.caller,
+    kind text,
+    subject jsonb,
+    item bigint,
+    expires_at timestamptz,
+    token bigint default null,
+    digest text default null
+)
 returns bigint
 language plpgsql
 as $$
@@ -9,13 +17,14 @@ declare
     id bigint := pg_catalog.nextval('eve.decision_seq');
 begin
     perform eve._queue_event(c, 'decision_proposed', eve._strip(
-        pg_catalog.jsonb_build_object('decision', id, 'kind', kind, 'item', item, 'expires_at', expires_at))
+        pg_catalog.jsonb_build_object('decision', id, 'kind', kind, 'item', item, 'token', token, 'digest', digest,
+            'expires_at', expires_at))
         || pg_catalog.jsonb_build_object('subject', subject));
     return id;
 end
 $$;
 
-comment on function eve._propose(eve.caller, text, jsonb, bigint, timestamptz) is
+comment on function eve._propose(eve.caller, text, jsonb, bigint, timestamptz, bigint, text) is
 'Record a proposed decision under a new id.';
 
 create function public.eve_propose(
@@ -27,6 +36,8 @@ create function public.eve_propose(
     slots integer default null,
     subject jsonb default '{}',
     expires_at timestamptz default null,
+    token bigint default null,
+    digest text default null,
     idempotency_key text default null
 )
 returns eve.act_answer
@@ -38,6 +49,8 @@ declare
     c eve.caller;
     answer eve.act_answer;
     about jsonb;
+    h eve.held;
+    bound boolean := eve_propose.kind = 'approval' and eve_propose.item is not null;
 begin
     c := eve._enter(queue, '{producer,worker,verifier,operator,human}');
     if eve_propose.kind is null or eve_propose.kind not in ('spend', 'waiver', 'policy', 'approval', 'import') then
@@ -54,11 +67,23 @@ begin
         perform eve._raise('22023', 'slots is not between 0 and the ceiling', '{"argument": "slots", "ceiling": 1024}',
             'Ask for fewer slots.');
     end if;
+    if eve_propose.digest !~ '^[0-9a-f]{64}$' then
+        perform eve._raise('22023', 'digest is no sha256 in lower-case hex', '{"argument": "digest"}',
+            'Pass the sha256 of the proposed action, 64 hex digits.');
+    end if;
     answer := eve._act_replay(c, idempotency_key, 'eve_propose', eve._fingerprint('eve_propose',
         eve._text(queue), eve._text(eve_propose.kind), int8send(eve_propose.item), eve._text(work_id), eve._text(pool),
-        int4send(slots), eve._text(eve_propose.subject), timestamptz_send(eve_propose.expires_at)));
+        int4send(slots), eve._text(eve_propose.subject), timestamptz_send(eve_propose.expires_at),
+        int8send(eve_propose.token), eve._text(eve_propose.digest)));
     if answer.done is not null then
         return answer;
+    end if;
+    if bound and (eve_propose.token is null or eve_propose.digest is null) then
+        perform eve._raise('22004', 'an approval about an item names no token or no digest',
+            '{"argument": "token, digest"}', 'Pass the token of the lease and the sha256 of the proposed action.');
+    elsif not coalesce(bound, false) and num_nonnulls(eve_propose.token, eve_propose.digest) > 0 then
+        perform eve._raise('22023', 'token and digest belong to an approval about an item',
+            '{"argument": "token, digest"}', 'Pass them with kind approval and item only.');
     end if;
     about := eve_propose.subject || eve._strip(jsonb_build_object(
         'work_id', work_id, 'pool', pool, 'slots', slots));
@@ -79,17 +104,28 @@ begin
         perform eve._raise('P0002', format('unknown item %s', eve_propose.item), null,
             'Items are numbered by eve_submit.');
     end if;
+    if bound then
+        -- Item 0 before the lease row, as every act of the queue.
+        perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
+        h := eve._fence_write(c, eve_propose.item, eve_propose.token);
+        if h.fault is not null then
+            perform eve._refuse(h.fault, c.queue, eve_propose.item, jsonb_build_object('token', eve_propose.token));
+        end if;
+    end if;
     answer := eve._acted(0, null);
     answer.done := true;
-    answer.decision := eve._propose(c, eve_propose.kind, about, eve_propose.item, eve_propose.expires_at);
+    answer.decision := eve._propose(c, eve_propose.kind, about, eve_propose.item, eve_propose.expires_at,
+        eve_propose.token, eve_propose.digest);
     answer.item := eve_propose.item;
     answer.phase := 'open';
     return eve._act_keep(c, idempotency_key, answer);
 end
 $$;
 
-comment on function public.eve_propose(text, text, bigint, text, text, integer, jsonb, timestamptz, text) is
-'Ask a human: spend (pool, slots), waiver (item, the work_id it waits for), import, policy or approval. Answers the decision''s id. Refuses what does not exist (P0002).';
+comment on function public.eve_propose(
+    text, text, bigint, text, text, integer, jsonb, timestamptz, bigint, text, text
+) is
+'Ask a human: spend (pool, slots), waiver (item, the work_id it waits for), import, policy or approval. An approval about an item is asked by its holder under the token, for the action with that sha256 digest (put the action into subject), and answered once, at the next acquire: accepted, declined or expired. Answers the decision''s id. Refuses what does not exist (P0002), a stale token, a lapsed lease and another holder.';
 
 create function eve._check_spend(c eve.caller, pool text, slots integer)
 returns void
@@ -126,9 +162,10 @@ declare
     acted eve.act_answer;
     members text[];
     at timestamptz;
+    grants jsonb;
 begin
     perform from eve.work_item as w where w.queue_id = c.queue_id and w.item = 0 for no key update;
-    select q.kind, q.phase, q.subject, q.item, q.expires_at into d
+    select q.kind, q.phase, q.subject, q.item, q.expires_at, q.consumed_at into d
     from eve.decision as q
     where q.queue_id = c.queue_id and q.decision = _answer_decision.decision;
     if not found then
@@ -141,11 +178,19 @@ begin
             pg_catalog.jsonb_build_object('decision', decision, 'phase', d.phase),
             'Decisions are final; propose another.');
     end if;
-    if verdict = 'accepted' and d.expires_at <= at then
+    if d.expires_at <= at and (verdict = 'accepted' or d.consumed_at is not null) then
         perform eve._raise('55000', pg_catalog.format('decision %s has expired', decision),
             pg_catalog.jsonb_build_object('decision', decision, 'expired_at', d.expires_at), 'Propose another.');
     end if;
-    if d.kind = 'spend' and verdict = 'accepted' then
+    if d.kind = 'spend' and d.subject ? 'scope' and verdict = 'accepted' then
+        grants := coalesce(answer -> 'grant', d.subject -> 'grant');
+        if pg_catalog.jsonb_typeof(grants) <> 'number'
+            or ((grants #>> '{}')::numeric > 0 and (grants #>> '{}')::numeric < 1e18) is not true then
+            perform eve._raise('22023', 'grant is no number between 0 and 10^18', '{"argument": "answer"}',
+                'Pass what is added to the limit: {"grant": 10}.');
+        end if;
+        extra := coalesce(extra, '{}') || pg_catalog.jsonb_build_object('grant', grants);
+    elsif d.kind = 'spend' and verdict = 'accepted' then
         perform eve._check_spend(c, d.subject ->> 'pool', (d.subject ->> 'slots')::integer);
         extra := coalesce(extra, '{}') || pg_catalog.jsonb_build_object(
             'pool', d.subject ->> 'pool', 'slots', (d.subject ->> 'slots')::integer);
@@ -203,7 +248,7 @@ end
 $$;
 
 comment on function public.eve_accept(text, bigint, jsonb, text) is
-'A human accepts an open decision, finally. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones (55000).';
+'A human accepts an open decision, finally. Of a spend that the queue asked for an item, answer may say the grant that is added to the limit: {"grant": 10}. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided or expired ones (55000).';
 
 create function public.eve_decline(
     queue text,
@@ -232,7 +277,7 @@ end
 $$;
 
 comment on function public.eve_decline(text, bigint, jsonb, text) is
-'A human declines an open decision, finally: items that waited for it since their submission are cancelled, those that a holder returned get the answer. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).';
+'A human declines an open decision, finally: items that waited for it since their submission are cancelled, those that a holder returned get the answer, those that spent too much are quarantined. Refuses every other caller (terminal_state_not_owned), unknown decisions (P0002) and decided ones (55000).';
 
 create function public.eve_approve_slots(
     queue text,

@@ -8,6 +8,7 @@ create function public.eve_fail(
     error text default 'failed',
     disposition text default 'retry',
     detail jsonb default null,
+    spend numeric default null,
     idempotency_key text default null
 )
 returns eve.finish_answer
@@ -42,8 +43,9 @@ begin
         perform eve._raise('22023', 'disposition is not retry, uncertain or dead', '{"argument": "disposition"}',
             'retry: try again; uncertain: an effect may have happened; dead: a human looks at it.');
     end if;
+    perform eve._check_spend_amount(spend);
     args := eve._strip(jsonb_build_object(
-        'error', error, 'disposition', disposition, 'detail', eve_fail.detail));
+        'error', error, 'disposition', disposition, 'detail', eve_fail.detail, 'spend', spend));
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_fail', eve._fingerprint('eve_fail',
             eve._text(queue), int8send(item), int8send(token), eve._text(args)));
@@ -82,6 +84,7 @@ begin
         due_at => due, revision => s.revision, reason => left(error, 1000),
         data => eve._strip(jsonb_build_object(
             'args', args,
+            'spend', spend,
             'answered', case when due <= at then 'ready' end,
             'holds', case when phase = 'held'
                 then jsonb_build_array(eve._hold_json('retry_backoff', null, policy.retry_owner, due)) end,
@@ -89,6 +92,7 @@ begin
             'quarantine', case when phase = 'quarantined' then eve._quarantine_record(c, item, s,
                 case when disposition = 'dead' then left(error, 1000) else 'max attempts exceeded' end, at)
                 || jsonb_build_object('last_error', left(error, 1000)) end)));
+    perform eve._spend_row(c.queue_id, item, appended.version, spend);
     answer.item := item;
     answer.accepted := true;
     answer.phase := phase;
@@ -108,7 +112,7 @@ begin
 end
 $$;
 
-comment on function public.eve_fail(text, bigint, bigint, text, text, jsonb, text) is
+comment on function public.eve_fail(text, bigint, bigint, text, text, jsonb, numeric, text) is
 'Report a failure of the caller''s item: retried after a back-off while its budget lasts, uncertain when an effect may have happened, else quarantined with a record. Refuses a stale token, a lapsed lease and another holder.';
 
 commit;

@@ -69,7 +69,8 @@ begin
         case when v.phase in ('completed', 'verified') then (
             select l.data -> 'record' || jsonb_build_object('at', l.at) from eve.ledger as l
             where l.queue_id = c.queue_id and l.item = target and l.data ? 'record'
-            order by l.version desc limit 1) end
+            order by l.version desc limit 1) end,
+        eve._spent(c.queue_id, target)
     into answer
     from eve.item_status as v
     join eve.intent as i on i.queue_id = v.queue_id and i.item = v.item

@@ -8,6 +8,7 @@ create function public.eve_renew(
     ttl interval default null,
     progress jsonb default null,
     checkpoint jsonb default null,
+    spend numeric default null,
     idempotency_key text default null
 )
 returns eve.lease_answer
@@ -31,12 +32,14 @@ declare
     at timestamptz;
     latest timestamptz;
     due timestamptz;
+    over jsonb;
 begin
     c := eve._enter(queue, '{worker}');
+    perform eve._check_spend_amount(spend);
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_renew', eve._fingerprint('eve_renew',
             eve._text(queue), int8send(item), int8send(token), interval_send(ttl),
-            eve._text(progress), eve._text(checkpoint)));
+            eve._text(progress), eve._text(checkpoint), eve._text(spend)));
         if prior is not null then
             answer := jsonb_populate_record(null::eve.lease_answer, prior);
             answer.replayed := true;
@@ -73,12 +76,17 @@ begin
         worker => h.worker, token => token, due_at => due, pool => h.pool, slot => h.number,
         revision => s.revision,
         data => nullif(eve._strip(jsonb_build_object(
-            'progress', progress, 'checkpoint', checkpoint)), '{}'));
+            'progress', progress, 'checkpoint', checkpoint, 'spend', spend)), '{}'));
+    perform eve._spend_row(c.queue_id, item, appended.version, spend);
+    over := eve._over_spend(c.queue_id, item, policy);
     answer.item := item;
     answer.token := token;
     answer.expires_at := due;
     answer.cancel_requested := s.cancel_requested;
     answer.detail := jsonb_build_object('version', appended.version);
+    if over is not null then
+        answer.detail := answer.detail || (over - 'grant') || '{"wrap_up": true}';
+    end if;
     answer.replayed := false;
     if idempotency_key is not null then
         perform eve._request_close(c, idempotency_key, to_jsonb(answer));
@@ -87,7 +95,7 @@ begin
 end
 $$;
 
-comment on function public.eve_renew(text, bigint, bigint, interval, jsonb, jsonb, text) is
-'Extend the caller''s live lease, never past its maximum age and never shorter than it is; progress and checkpoint travel with it and the checkpoint reaches the next holder. Refuses a stale token, a lapsed lease, another holder, and a ttl beyond the maximum age.';
+comment on function public.eve_renew(text, bigint, bigint, interval, jsonb, jsonb, numeric, text) is
+'Extend the caller''s live lease, never past its maximum age and never shorter than it is; progress and checkpoint travel with it and the checkpoint reaches the next holder; spend is what was spent since the last report, in the unit of the class, and over its limit the detail says wrap_up: no later acquisition goes through until a human grants more. Refuses a stale token, a lapsed lease, another holder, and a ttl beyond the maximum age.';
 
 commit;

@@ -11,6 +11,7 @@ create function public.eve_return(
     after text[] default null,
     reconcile boolean default false,
     checkpoint jsonb default null,
+    spend numeric default null,
     idempotency_key text default null
 )
 returns eve.finish_answer
@@ -41,6 +42,7 @@ begin
     c := eve._enter(queue, '{worker}');
     perform eve._check_text('reason', reason, 1000, true);
     perform eve._check_instant('until', until);
+    perform eve._check_spend_amount(spend);
     if reconcile is null then
         perform eve._raise('22004', 'reconcile is null', '{"argument": "reconcile"}', 'Pass true or false.');
     end if;
@@ -53,7 +55,7 @@ begin
     end loop;
     args := eve._strip(jsonb_build_object('reason', reason,
         'until_us', (extract(epoch from until) * 1000000)::bigint, 'decision', decision, 'after', after,
-        'reconcile', reconcile, 'checkpoint', checkpoint));
+        'reconcile', reconcile, 'checkpoint', checkpoint, 'spend', spend));
     if idempotency_key is not null then
         prior := eve._request_open(c, idempotency_key, 'eve_return', eve._fingerprint('eve_return',
             eve._text(queue), int8send(item), int8send(token), eve._text(args)));
@@ -90,8 +92,12 @@ begin
         end if;
         if decision is not null and exists (
             select from eve.decision as d
-            where d.queue_id = c.queue_id and d.decision = eve_return.decision and d.phase = 'open') then
-            holds := holds || eve._hold_json('awaiting_decision', decision::text, null, null);
+            where d.queue_id = c.queue_id and d.decision = eve_return.decision and d.phase = 'open'
+                and (d.expires_at > at) is not false) then
+            -- What nobody answers in time is answered by the time.
+            holds := holds || eve._hold_json('awaiting_decision', decision::text, null, (
+                select d.expires_at from eve.decision as d
+                where d.queue_id = c.queue_id and d.decision = eve_return.decision));
         end if;
         if after is not null then
             perform eve._store_edges(c, item, null,
@@ -112,9 +118,10 @@ begin
         phase => phase, worker => h.worker, token => token, pool => h.pool, slot => h.number,
         attempts => credit, revision => s.revision, due_at => case when phase = 'held' then until end, reason => reason,
         data => eve._strip(jsonb_build_object(
-            'args', args, 'checkpoint', checkpoint,
+            'args', args, 'checkpoint', checkpoint, 'spend', spend,
             'holds', case when phase = 'held' then holds end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end)));
+    perform eve._spend_row(c.queue_id, item, appended.version, spend);
     perform eve._put_slot(c.queue_id, h.pool, h.number);
     answer.item := item;
     answer.accepted := true;
@@ -131,7 +138,7 @@ end
 $$;
 
 comment on function public.eve_return(
-    text, bigint, bigint, text, timestamptz, bigint, text[], boolean, jsonb, text
+    text, bigint, bigint, text, timestamptz, bigint, text[], boolean, jsonb, numeric, text
 ) is
 'Give the caller''s item back: ready at once, or waiting for a time, a decision or other work_ids; with reconcile, or after an effect that may not be repeated, uncertain. Before any effect start it costs no attempt. Refuses a stale token, a lapsed lease and another holder.';
 

@@ -220,7 +220,7 @@ begin
             operation_identity, effect_identity, cancellation_identity, requested_at, not_before,
             deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions,
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
-            parent, depth, effect_unique, merges, edges, trace, derived, principal, submitted_at)
+            parent, root, depth, effect_unique, merges, edges, trace, derived, principal, submitted_at)
         values (
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,
@@ -228,7 +228,7 @@ begin
             coalesce(a.cancellation_identity, answer.work_id), coalesce(requested_at, at), not_before, a.deadline,
             a.margin, a.value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
-            coalescing_key, limit_key, group_label, l.parent, l.depth, policy.effect_unique,
+            coalescing_key, limit_key, group_label, l.parent, l.root, l.depth, policy.effect_unique,
             d.claimed is not null,
             coalesce(cardinality(after), 0) + coalesce(cardinality(after_ended), 0), trace,
             derived, c.principal, at)

@@ -109,17 +109,19 @@ begin
                 and a.role = data ->> 'role' and a.capability = data ->> 'capability';
         when 'decision_proposed' then
             insert into eve.decision (
-                queue_id, decision, kind, subject, item, phase, proposer, proposed_at, expires_at)
+                queue_id, decision, kind, subject, item, token, digest, phase, proposer, proposed_at, expires_at)
             values (
                 _project_queue.queue_id, (data ->> 'decision')::bigint, data ->> 'kind',
-                data -> 'subject', (data ->> 'item')::bigint, 'open', _project_queue.actor,
+                data -> 'subject', (data ->> 'item')::bigint, (data ->> 'token')::bigint, data ->> 'digest',
+                'open', _project_queue.actor,
                 _project_queue.at, (data ->> 'expires_at')::timestamptz);
         when 'decision_accepted', 'decision_declined' then
             update eve.decision as d
             set phase = pg_catalog.substr(_project_queue.kind, 10),
                 decider = _project_queue.actor,
                 decided_at = _project_queue.at,
-                answer = data -> 'answer'
+                answer = data -> 'answer',
+                granted = (data ->> 'grant')::numeric
             where d.queue_id = _project_queue.queue_id and d.decision = (data ->> 'decision')::bigint;
             if data ? 'slots' then
                 perform eve._resize_pool(queue_id, data ->> 'pool', (data ->> 'slots')::integer,

@@ -31,6 +31,7 @@ create table eve.intent (
     limit_key text,
     group_label text,
     parent bigint,
+    root bigint,
     depth smallint not null,
     effect_unique boolean not null default false,
     merges boolean not null default false,

@@ -324,6 +324,8 @@ declare
     kept jsonb;
     holds jsonb;
     declined bigint;
+    spend boolean;
+    s eve.state;
     effect text;
     free boolean := false;
     why text;
@@ -340,13 +342,21 @@ begin
         and eve._closes((p.queue_state).phase, d.needs);
     was := eve._holds(c.queue_id, item);
     -- What a holder gave back to wait for an answer gets the answer; what never ran and was declined does not run.
-    select d.decision into declined
+    select d.decision, d.subject ? 'scope' into declined, spend
     from pg_catalog.jsonb_array_elements(was) as h (value)
     join eve.decision as d on d.queue_id = c.queue_id and d.decision::text = h.value ->> 'ref'
     join eve.work_item as w on w.queue_id = c.queue_id and w.item = _rederive.item
-    where h.value ->> 'trigger' = 'decision' and d.phase = 'declined' and (w.queue_state).attempts = 0
+    where h.value ->> 'trigger' = 'decision' and d.phase = 'declined'
+        and ((w.queue_state).attempts = 0 or d.subject ? 'scope')
     limit 1;
-    if found then
+    if found and spend then
+        s := (select w.queue_state from eve.work_item as w
+            where w.queue_id = c.queue_id and w.item = _rederive.item);
+        perform eve._append(c, item, 'parked', at, reason => 'spend declined',
+            data => pg_catalog.jsonb_build_object('fired', fired,
+                'quarantine', eve._quarantine_record(c, item, s, 'spend declined', at)));
+        return true;
+    elsif found then
         perform eve._append(c, item, 'cancelled', at, reason => 'decision ' || declined || ' declined');
         perform eve._close_edges(c, item, 'cancelled', at);
         return true;
@@ -404,7 +414,7 @@ end
 $$;
 
 comment on function eve._rederive(eve.caller, bigint, timestamptz, text, boolean) is
-'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran, or when the effect it waited to cause was observed. The caller holds its hold rows, and without pass gives on the effect of an item that ends.';
+'Derive anew what a waiting item waits for from its edges, decisions and policy: released when nothing is left, cancelled when its decision was declined before it ever ran, quarantined when more spend was declined, or when the effect it waited to cause was observed. The caller holds its hold rows, and without pass gives on the effect of an item that ends.';
 
 create function eve._rederive_named(c eve.caller, names text[], at timestamptz, fired text)
 returns void

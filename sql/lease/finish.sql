@@ -1,24 +1,24 @@
 -- lease/finish.sql · what completing, failing and returning an item mean. Appends: completed, reported, failed, returned.
 begin;
 
-create function eve._complete_args(result jsonb, evidence jsonb)
+create function eve._complete_args(result jsonb, evidence jsonb, spend numeric default null)
 returns jsonb
 language plpgsql
 stable
 as $$
 begin
-    if result is null and evidence is null then
+    if result is null and evidence is null and spend is null then
         return null;
     end if;
     return eve._strip(pg_catalog.jsonb_build_object(
         'result_sha256', pg_catalog.encode(
             pg_catalog.sha256(pg_catalog.convert_to(result::text, 'UTF8')), 'hex'),
-        'evidence', evidence));
+        'evidence', evidence, 'spend', spend));
 end
 $$;
 
-comment on function eve._complete_args(jsonb, jsonb) is
-'What a completion was asked with, as its event keeps it: the digest of the result, and the evidence.';
+comment on function eve._complete_args(jsonb, jsonb, numeric) is
+'What a completion was asked with, as its event keeps it: the digest of the result, the evidence, what was spent.';
 
 create function eve._evidence_missing(queue_id bigint, item bigint, kinds text[], more jsonb)
 returns text[]
@@ -224,7 +224,13 @@ $$;
 comment on function eve._fault_answer(eve.caller, bigint, bigint, text) is
 'A refused holder write as a row, for the verbs that answer element by element.';
 
-create function eve._complete_held(c eve.caller, h eve.held, result jsonb, evidence jsonb)
+create function eve._complete_held(
+    c eve.caller,
+    h eve.held,
+    result jsonb,
+    evidence jsonb,
+    spend numeric default null
+)
 returns eve.finish_answer
 language plpgsql
 as $$
@@ -237,7 +243,7 @@ declare
     test text;
     kind text := 'completed';
     phase text;
-    args jsonb := eve._complete_args(result, evidence);
+    args jsonb := eve._complete_args(result, evidence, spend);
     observed text[];
     kinds text[];
 begin
@@ -282,6 +288,7 @@ begin
         revision => k.revision,
         data => eve._strip(pg_catalog.jsonb_build_object(
             'args', args,
+            'spend', spend,
             'missing', case when kind = 'reported' then pg_catalog.to_jsonb(answer.missing) end,
             'missing_evidence', case when kinds <> '{}' then pg_catalog.to_jsonb(kinds) end,
             'record', case when kind = 'completed' then eve._completion_record(
@@ -290,6 +297,9 @@ begin
                 observed, test, k.revision, case test
                     when 'effects' then 'the effects of this item that were recorded as observed'
                     else 'the report of the holder under its lease' end) end)));
+    if spend is not null then
+        perform eve._spend_row(c.queue_id, h.item, appended.version, spend);
+    end if;
     if result is not null then
         insert into eve.result (queue_id, item, version, result)
         values (c.queue_id, h.item, appended.version, _complete_held.result);
@@ -310,10 +320,17 @@ begin
 end
 $$;
 
-comment on function eve._complete_held(eve.caller, eve.held, jsonb, jsonb) is
+comment on function eve._complete_held(eve.caller, eve.held, jsonb, jsonb, numeric) is
 'Complete an item whose lease row the caller has taken: verified, completed or reported, by the completion test of its class. The slot stays with the caller.';
 
-create function eve._complete_one(c eve.caller, item bigint, token bigint, result jsonb, evidence jsonb)
+create function eve._complete_one(
+    c eve.caller,
+    item bigint,
+    token bigint,
+    result jsonb,
+    evidence jsonb,
+    spend numeric default null
+)
 returns eve.finish_answer
 language plpgsql
 as $$
@@ -323,15 +340,15 @@ declare
 begin
     if h.fault is not null then
         return eve._repeat_or_refuse(c, item, token, '{completed,reported}',
-            eve._complete_args(result, evidence), h.fault);
+            eve._complete_args(result, evidence, spend), h.fault);
     end if;
-    answer := eve._complete_held(c, h, result, evidence);
+    answer := eve._complete_held(c, h, result, evidence, spend);
     perform eve._put_slot(c.queue_id, h.pool, h.number);
     return answer;
 end
 $$;
 
-comment on function eve._complete_one(eve.caller, bigint, bigint, jsonb, jsonb) is
+comment on function eve._complete_one(eve.caller, bigint, bigint, jsonb, jsonb, numeric) is
 'Complete one item for its holder, or give the first answer again. Raises stale_fence, not_lease_holder, idempotency_conflict.';
 
 create function eve._complete_many(

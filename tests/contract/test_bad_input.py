@@ -73,6 +73,9 @@ EVIDENCE: Cases = [
     (Jsonb({"kind": "a", "note": LONG}), "22023"), (Jsonb([{"kind": "a"}] * 101), "22023"),
 ]  # fmt: skip
 
+SPEND: Cases = [(-1, "22023"), ("NaN", "22023"), ("Infinity", "22023"), ("-Infinity", "22023"),
+                ("1e18", "22023"), ("1e-13", "22023")]  # fmt: skip
+
 BAD: dict[str, dict[str, Cases]] = {
     "eve_contract": {},
     "eve_create_queue": {
@@ -163,7 +166,7 @@ BAD: dict[str, dict[str, Cases]] = {
     },
     "eve_renew": {
         "queue": QUEUE, "item": ITEM, "token": TOKEN, "ttl": TTL, "progress": ANY,
-        "checkpoint": ANY, "idempotency_key": KEY,
+        "checkpoint": ANY, "spend": SPEND, "idempotency_key": KEY,
     },
     "eve_return": {
         "queue": QUEUE,
@@ -175,11 +178,11 @@ BAD: dict[str, dict[str, Cases]] = {
         "after": NAMES,
         "reconcile": YES,
         "checkpoint": ANY,
-        "idempotency_key": KEY,
+        "spend": SPEND, "idempotency_key": KEY,
     },
     "eve_complete": {
         "queue": QUEUE, "item": ITEM, "token": TOKEN, "result": [(Jsonb(LONG + LONG), "22023")],
-        "evidence": EVIDENCE, "idempotency_key": KEY,
+        "evidence": EVIDENCE, "spend": SPEND, "idempotency_key": KEY,
     },
     "eve_complete_batch": {
         "queue": QUEUE, "items": BATCH, "tokens": TOKENS, "results": RESULTS,
@@ -192,7 +195,7 @@ BAD: dict[str, dict[str, Cases]] = {
         "error": [(None, "22023"), ("", "22023"), (LONG, "22023")],
         "disposition": WORD,
         "detail": ANY,
-        "idempotency_key": KEY,
+        "spend": SPEND, "idempotency_key": KEY,
     },
     "eve_start_effect": {
         "queue": QUEUE, "item": ITEM, "token": TOKEN, "effect_identity": NAME, "evidence": EVIDENCE,
@@ -239,6 +242,8 @@ BAD: dict[str, dict[str, Cases]] = {
         "pool": NAME,
         "slots": [(-1, "22023"), (1025, "22023")],
         "subject": [(None, "22023"), *OBJECT],
+        "token": [(0, "22023"), (-1, "22023"), (2**63 - 1, "22023")],
+        "digest": [*NAME, ("f" * 64, "22023"), ("F" * 64, "22023"), ("f" * 63, "22023")],
         "expires_at": INSTANT,
         "idempotency_key": KEY,
     },

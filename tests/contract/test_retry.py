@@ -377,7 +377,7 @@ def test_a_return_until_a_time_that_has_passed_is_ready(desk: Desk) -> None:
 def test_a_return_until_a_decision_brings_its_answer(desk: Desk, verdict: str) -> None:
     item = desk.item()
     lease = desk.lease(item=item)
-    asked = desk.call("t_worker", "eve_propose", kind="approval", item=item, subject={"pay": 10})
+    asked = desk.hold("eve_propose", lease, kind="approval", digest="0" * 64, subject={"pay": 10})
     assert desk.hold("eve_return", lease, decision=asked.decision).phase == "held"
     assert desk.holds(item) == ["awaiting_decision"]
     assert desk.call("t_auditor", "eve_item", item=item).status == "needs_human"
@@ -404,7 +404,8 @@ def test_an_answer_is_consumed_by_a_batch_and_given_again_by_its_key(desk: Desk)
     asked = []
     for item in items:
         lease = desk.lease(item=item)
-        asked.append(desk.call("t_worker", "eve_propose", kind="approval", item=item).decision)
+        approval = desk.hold("eve_propose", lease, kind="approval", digest="0" * 64)
+        asked.append(approval.decision)
         desk.hold("eve_return", lease, decision=asked[-1])
     for decision in asked:
         desk.call("t_human", "eve_accept", decision=decision)
@@ -444,7 +445,7 @@ def test_a_return_may_wait_for_several_things(desk: Desk) -> None:
     desk.clock.set("2031-06-01 12:00Z")
     item = desk.item()
     lease = desk.lease(item=item)
-    asked = desk.call("t_worker", "eve_propose", kind="approval", item=item)
+    asked = desk.hold("eve_propose", lease, kind="approval", digest="0" * 64)
     desk.hold("eve_return", lease, until="2031-06-01 13:00Z", decision=asked.decision,
               after=["other"])  # fmt: skip
     assert desk.holds(item) == ["awaiting_decision", "not_before", "unknown_dependency"]

@@ -377,6 +377,7 @@ class Deck:
         ttl = d.maybe(40, timedelta(seconds=d.pick((0, 1, 10, 500, 899, 901, 10**8))))
         return role, arguments | {
             "ttl": ttl, "progress": d.pick(DOCUMENTS), "checkpoint": d.pick(DOCUMENTS),
+            "spend": d.maybe(30, d.pick((0, 1, 7))),
         }  # fmt: skip
 
     def _fail(self, d: Draw) -> tuple[str, dict[str, Any]]:
@@ -477,7 +478,10 @@ class Deck:
             arguments |= {"pool": d.pick(POOLS), "slots": d.number(0, 4)}
         elif kind == "waiver":
             arguments |= {"item": self.item(d, "held"), "work_id": d.pick(NAMES)}
-        elif d.chance(50):
+        elif kind == "approval" and d.chance(70):
+            role, held = self._holder(d)
+            return role, arguments | held | {"digest": "0" * 64}
+        elif kind != "approval" and d.chance(50):
             arguments["item"] = self.item(d)
         return d.pick(("t_worker", "t_operator", "t_human")), arguments
 

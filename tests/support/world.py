@@ -108,7 +108,7 @@ class World:
             "eve_cancel": each(["producer", "operator", "human"], {"item": i["ready"]}),
             "eve_propose": each(
                 ["producer", "worker", "verifier", "operator", "human"],
-                {"kind": "approval", "item": i["ready"], "subject": {"n": 1}},
+                {"kind": "import", "item": i["ready"], "subject": {"n": 1}},
             ),
             "eve_accept": each(["human"], {"decision": d["open"], "answer": {"n": 1}}),
             "eve_decline": each(["human"], {"decision": d["open"], "answer": {"n": 1}}),

@@ -5,6 +5,7 @@ drop function eve._durable(eve.caller);
 drop function eve._consume(eve.caller, bigint[]);
 drop function eve._grant(eve.caller, eve.candidate, text, text, integer, interval);
 drop function eve._record_condemned(eve.caller, eve.candidate, eve.picked, text, timestamptz);
+drop function eve._ask_spend(eve.caller, eve.candidate);
 drop function eve._condemn(eve.caller, eve.candidate, timestamptz);
 drop function eve._candidate(eve.caller, bigint);
 drop type eve.candidate;

@@ -2,6 +2,6 @@
 begin;
 
 drop function public.eve_complete_batch(text, bigint[], bigint[], jsonb[], boolean, text);
-drop function public.eve_complete(text, bigint, bigint, jsonb, jsonb, text);
+drop function public.eve_complete(text, bigint, bigint, jsonb, jsonb, numeric, text);
 
 commit;

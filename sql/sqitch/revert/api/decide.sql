@@ -6,7 +6,7 @@ drop function public.eve_decline(text, bigint, jsonb, text);
 drop function public.eve_accept(text, bigint, jsonb, text);
 drop function eve._answer_decision(eve.caller, bigint, text, jsonb, jsonb);
 drop function eve._check_spend(eve.caller, text, integer);
-drop function public.eve_propose(text, text, bigint, text, text, integer, jsonb, timestamptz, text);
-drop function eve._propose(eve.caller, text, jsonb, bigint, timestamptz);
+drop function public.eve_propose(text, text, bigint, text, text, integer, jsonb, timestamptz, bigint, text, text);
+drop function eve._propose(eve.caller, text, jsonb, bigint, timestamptz, bigint, text);
 
 commit;

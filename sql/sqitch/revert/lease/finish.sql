@@ -2,8 +2,8 @@
 begin;
 
 drop function eve._complete_many(eve.caller, bigint[], bigint[], jsonb[], boolean);
-drop function eve._complete_one(eve.caller, bigint, bigint, jsonb, jsonb);
-drop function eve._complete_held(eve.caller, eve.held, jsonb, jsonb);
+drop function eve._complete_one(eve.caller, bigint, bigint, jsonb, jsonb, numeric);
+drop function eve._complete_held(eve.caller, eve.held, jsonb, jsonb, numeric);
 drop function eve._fault_answer(eve.caller, bigint, bigint, text);
 drop function eve._repeat_or_refuse(eve.caller, bigint, bigint, text[], jsonb, text);
 drop function eve._finished_before(eve.caller, bigint, bigint, text[], jsonb);
@@ -11,6 +11,6 @@ drop function eve._test_of(text, eve.policy);
 drop function eve._completion_of(eve.caller, bigint, eve.state, text, text[], text);
 drop function eve._completion_record(text, text, text, bigint, integer, boolean, text[], text[], text, integer, text);
 drop function eve._evidence_missing(bigint, bigint, text[], jsonb);
-drop function eve._complete_args(jsonb, jsonb);
+drop function eve._complete_args(jsonb, jsonb, numeric);
 
 commit;

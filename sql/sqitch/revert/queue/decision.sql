@@ -2,6 +2,7 @@
 begin;
 
 drop table eve.decision;
+drop function eve._bound(text, bigint, bigint, text);
 drop sequence eve.decision_seq;
 
 commit;

@@ -4,6 +4,7 @@ begin;
 select 1 / (obj_description('eve.candidate'::regtype, 'pg_type') is not null)::int;
 select 1 / (obj_description('eve._candidate(eve.caller, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._condemn(eve.caller, eve.candidate, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._ask_spend(eve.caller, eve.candidate)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._record_condemned(eve.caller, eve.candidate, eve.picked, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._grant(eve.caller, eve.candidate, text, text, integer, interval)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._consume(eve.caller, bigint[])'::regprocedure, 'pg_proc') is not null)::int;
