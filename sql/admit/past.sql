@@ -161,7 +161,15 @@ $$;
 comment on function eve._asked_again(eve.recorded, eve.policy) is
 'A recorded submission as it would be asked under another policy.';
 
-create function eve._past(queue_id bigint, r eve.recorded, policy eve.policy, schema jsonb, oldest timestamptz)
+create function eve._past(
+    queue_id bigint,
+    r eve.recorded,
+    policy eve.policy,
+    schema jsonb,
+    oldest timestamptz,
+    owned boolean,
+    elsewhere boolean
+)
 returns eve.past
 language plpgsql
 stable
@@ -183,12 +191,11 @@ begin
             select from eve.effect as e
             where e.queue_id = _past.queue_id and e.effect_identity = a.effect_identity
                 and e.kind = 'observed' and e.at <= r.at and e.item is distinct from r.item);
-        p.effect_live := exists (
+        p.effect_live := owned or elsewhere and exists (
             select from eve.intent as i
-            cross join lateral eve._phase_then(i.queue_id, i.item, r.at) as f (phase)
             where i.queue_id = _past.queue_id and i.effect_identity = a.effect_identity
-                and i.item is distinct from r.item and i.submitted_at <= r.at
-                and f.phase <> 'held' and eve._live(f.phase));
+                and i.class_id <> a.class_id and i.effect_unique and i.submitted_at <= r.at
+                and eve._live(eve._phase_then(i.queue_id, i.item, r.at)));
     end if;
     p.oldest_eligible := oldest;
     if policy.evidence <> 'none' then
@@ -208,7 +215,7 @@ begin
 end
 $$;
 
-comment on function eve._past(bigint, eve.recorded, eve.policy, jsonb, timestamptz) is
-'What the checks would have read at the instant of a recorded submission: cancellation and decision as recorded, effects, phases, observations and health as they stood then.';
+comment on function eve._past(bigint, eve.recorded, eve.policy, jsonb, timestamptz, boolean, boolean) is
+'What the checks would have read at the instant of a recorded submission: cancellation and decision as recorded, effects, observations and health as they stood then; owned says that the effect of this class is taken, elsewhere that another class may have taken it.';
 
 commit;

@@ -25,6 +25,7 @@ create type eve.turn_of_past as (
     submission bigint,
     size bigint,
     key integer,
+    effect integer,
     ours boolean
 );
 
@@ -39,7 +40,8 @@ as $$
 begin
     return query
     with stored as materialized (
-        select i.item, i.class_id = of_class as ours, i.submitted_at, i.payload_size, i.coalescing_key, g.gone
+        select i.item, i.class_id = of_class as ours, i.submitted_at, i.payload_size, i.coalescing_key,
+            i.effect_identity, g.gone
         from eve.intent as i
         join eve.work_item as w on w.queue_id = i.queue_id and w.item = i.item
         left join lateral (
@@ -52,25 +54,29 @@ begin
         select x.*, pg_catalog.row_number() over (
                 order by x.submitted_at, x.submission nulls first, x.item)::integer as place,
             case when x.coalescing_key is not null and x.ours then
-                pg_catalog.dense_rank() over (order by x.ours, x.coalescing_key)::integer end as key
+                pg_catalog.dense_rank() over (order by x.ours, x.coalescing_key)::integer end as key,
+            case when x.effect_identity is not null and x.ours then
+                pg_catalog.dense_rank() over (order by x.ours, x.effect_identity)::integer end as effect
         from (
             select s.item, null::bigint as submission, s.ours, s.submitted_at, s.payload_size, s.coalescing_key,
-                s.gone
+                s.effect_identity, s.gone
             from stored as s
             union all
-            select null, r.submission, true, r.at, r.payload_size, r.evidence #>> '{steps,9,key}', null
+            select null, r.submission, true, r.at, r.payload_size, r.evidence #>> '{steps,9,key}',
+                r.evidence #>> '{steps,0,effect}', null
             from eve.submission as r
             where r.queue_id = _turns.queue_id and r.class = _turns.class and r.at >= since
         ) as x
     )
-    select t.at, t.kind, t.place, t.item, t.submission, t.size::bigint, t.key, t.ours
+    select t.at, t.kind, t.place, t.item, t.submission, t.size::bigint, t.key, t.effect, t.ours
     from (
         select a.submitted_at as at,
             case when a.ours and a.submitted_at >= since then 'judge' else 'there' end as kind,
-            a.place, a.item, a.submission, a.payload_size as size, a.key, a.ours
+            a.place, a.item, a.submission, a.payload_size as size, a.key,
+            a.effect, a.ours
         from arrived as a
         union all
-        select a.gone, 'gone', a.place, a.item, null, a.payload_size, a.key, a.ours
+        select a.gone, 'gone', a.place, a.item, null, a.payload_size, a.key, a.effect, a.ours
         from arrived as a where a.gone is not null
     ) as t
     order by t.at, t.kind = 'gone', t.place;
@@ -165,6 +171,11 @@ declare
     ghost integer := 1;
     waiting_item bigint[] := '{}';
     waiting_until timestamptz[] := '{}';
+    owner_item bigint[] := '{}';
+    owner_until timestamptz[] := '{}';
+    heir_item bigint[] := '{}';
+    elsewhere boolean;
+    owned boolean;
     ready_item bigint[];
     ready_from timestamptz[];
     ready_since timestamptz[];
@@ -227,6 +238,9 @@ begin
         ) as f
         where f.phase = 'ready' and (f.until is null or f.until > since);
     end if;
+    elsewhere := candidate.effect_unique and exists (
+        select from eve.intent as i
+        where i.queue_id = c.queue_id and i.class_id <> of_class and i.effect_unique);
     for turn in
         select t.* from eve._turns(c.queue_id, of_class, class, since, shared) as t
     loop
@@ -249,6 +263,10 @@ begin
             continue;
         end if;
         here := true;
+        owned := candidate.effect_unique and turn.effect is not null and coalesce(
+            owner_until[turn.effect] > turn.at or owner_until[turn.effect] is null
+            and (eve._live(eve._phase_then(c.queue_id, owner_item[turn.effect], turn.at))
+                or eve._live(eve._phase_then(c.queue_id, heir_item[turn.effect], turn.at))), false);
         was_stored := turn.item is not null;
         if turn.kind = 'judge' then
             exit when looked >= at_most;
@@ -265,7 +283,8 @@ begin
                 or ready_item[n] = turn.item) loop
                 n := n + 1;
             end loop;
-            p := eve._past(c.queue_id, r, candidate, policy -> 'schema', ready_since[n]);
+            p := eve._past(c.queue_id, r, candidate, policy -> 'schema', ready_since[n],
+                owned, elsewhere);
             c.principal := r.principal;
             d := eve._decide_alone(c, a, p);
             if d.decision is null and candidate.coalesce <> 'none' and turn.key is not null
@@ -361,6 +380,14 @@ begin
         if here and turn.key is not null then
             waiting_item[turn.key] := turn.item;
             waiting_until[turn.key] := case when not was_stored then coalesce(turn.at + life, 'infinity') end;
+        end if;
+        if here and turn.effect is not null then
+            -- What waited for the effect has it next.
+            heir_item[turn.effect] := turn.item;
+        end if;
+        if here and turn.effect is not null and not owned then
+            owner_item[turn.effect] := turn.item;
+            owner_until[turn.effect] := case when not was_stored then coalesce(turn.at + life, 'infinity') end;
         end if;
     end loop;
     answer := null;

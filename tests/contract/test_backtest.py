@@ -304,3 +304,33 @@ def test_it_says_until_when_it_judged(desk: Desk) -> None:
         policy={"replay_class": "safe"},
     )[-1]  # fmt: skip
     assert last.at == at("2031-06-01 12:00") + timedelta(seconds=2)
+
+
+def test_one_live_item_an_effect_is_judged_by_who_lived_then(desk: Desk) -> None:
+    first, second = each(desk, 2, effect_identity="pay:1")
+    (other,) = each(desk, 1, effect_identity="pay:2")
+    rows, _ = backtest(desk, {"effect_unique": True})
+    assert would(rows) == [(second, "HOLD", "effect_already_live")]
+    desk.complete(desk.lease(item=first))
+    desk.clock.advance(1)
+    (third,) = each(desk, 1, effect_identity="pay:1")
+    desk.complete(desk.lease(item=other))
+    rows, _ = backtest(desk, {"effect_unique": True})
+    assert would(rows) == [(second, "HOLD", "effect_already_live"),
+                           (third, "HOLD", "effect_already_live")]  # fmt: skip
+    rows, _ = backtest(desk, {"effect_unique": True, "payload_limit": 0})
+    assert {row.would_reason for row in rows} == {"payload_too_large"}
+
+
+def test_an_effect_that_was_observed_by_then_is_not_asked_for_again(desk: Desk) -> None:
+    desk.define(replay_class="safe", completion_test="effects")
+    (first,) = each(desk, 1, effect_identity="pay:1", expected_effects=["pay:1"])
+    (before,) = each(desk, 1, effect_identity="pay:1")
+    lease = desk.lease(item=first)
+    desk.hold("eve_observe_effect", lease, effect_identity="pay:1", evidence={"receipt": 1})
+    desk.complete(lease)
+    desk.clock.advance(1)
+    (after,) = each(desk, 1, effect_identity="pay:1")
+    rows, _ = backtest(desk, {"effect_unique": True, "completion_test": "effects"})
+    assert would(rows) == [(before, "HOLD", "effect_already_live"),
+                           (after, "REJECT", "effect_already_observed")]  # fmt: skip

@@ -5,6 +5,6 @@ select 1 / (obj_description('eve.recorded'::regtype, 'pg_type') is not null)::in
 select 1 / (obj_description('eve._phase_then(bigint, bigint, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._recorded(bigint, text, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._asked_again(eve.recorded, eve.policy)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._past(bigint, eve.recorded, eve.policy, jsonb, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._past(bigint, eve.recorded, eve.policy, jsonb, timestamptz, boolean, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
