@@ -880,7 +880,8 @@ class AsyncVerbs(ABC):
         are those of then, less what the candidate would not have stored; what only it would
         have stored is taken to live as long as the others did on average. Not modelled: what
         workers would have done otherwise, observations that the candidate would have caused,
-        the edges and children of refused submissions, a margin or replay class of a submission
+        the edges and children of refused submissions, whether a merge with what only the
+        candidate stores would fit (the key decides), a margin or replay class of a submission
         that its class outweighed, health that was told with an earlier instant.
 
         Left out: preset 'job', at_most 10000.

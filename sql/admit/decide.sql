@@ -222,7 +222,12 @@ begin
         'steps', pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
                 'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex'),
-                'requested_at', a.requested_at, 'derived', a.derived),
+                'requested_at', a.requested_at, 'derived', a.derived,
+                -- What a merge would have to compare.
+                'alone', case when a.coalescing_key is not null then a.alone end,
+                'expected_effects', case when a.coalescing_key is not null then a.expected_effects end,
+                'completion_test', case when a.coalescing_key is not null then a.completion_test end,
+                'priority_class', case when a.coalescing_key is not null then a.priority_class end),
             pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
                 'cancelled', d.reason = 'intent_cancelled', 'value_until', a.value_until, 'awaits', a.awaited),
             pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',

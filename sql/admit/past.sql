@@ -14,11 +14,13 @@ create type eve.recorded as (
     verdict jsonb,
     own_replay_class text,
     own_margin interval,
+    merged_with bigint,
+    envelope eve.asked,
     asked eve.asked
 );
 
 comment on type eve.recorded is
-'One recorded submission: its envelope, what was decided by which revision, with which holds, counts and verdict on the payload.';
+'One recorded submission: its envelope as recorded and as it was asked without what the class filled in, what was decided by which revision, with which holds, counts and verdict on the payload; merged_with is the item that stood for it, or that it replaced.';
 
 create function eve._phase_then(queue_id bigint, item bigint, at timestamptz)
 returns text
@@ -73,6 +75,13 @@ begin
         a.value_until := stored.value_until;
         a.requested_at := stored.requested_at;
         a.derived := stored.derived;
+        a.effect_named := not 'effect_identity' = any (stored.derived);
+        a.expected_effects := stored.expected_effects;
+        a.completion_test := stored.completion_test;
+        a.priority_class := stored.priority_class;
+        a.alone := stored.edges = 0 and stored.parent is null
+            and not r.holds @> '[{"reason": "awaiting_decision"}]';
+        r.merged_with := (stored.data ->> 'replaces')::bigint;
         a.awaited := (
             select (h ->> 'ref')::bigint from pg_catalog.jsonb_array_elements(r.holds) as h
             where h ->> 'reason' = 'awaiting_decision');
@@ -102,6 +111,14 @@ begin
         a.requested_at := coalesce((evidence #>> '{steps,0,requested_at}')::timestamptz, stored.at);
         a.derived := array(
             select x.name from pg_catalog.jsonb_array_elements_text(evidence #> '{steps,0,derived}') as x (name));
+        a.effect_named := not 'effect_identity' = any (a.derived);
+        a.expected_effects := case when evidence #>> '{steps,0,expected_effects}' is not null then array(
+            select x.name from pg_catalog.jsonb_array_elements_text(
+                evidence #> '{steps,0,expected_effects}') as x (name)) end;
+        a.completion_test := evidence #>> '{steps,0,completion_test}';
+        a.priority_class := (evidence #>> '{steps,0,priority_class}')::smallint;
+        a.alone := (evidence #>> '{steps,0,alone}')::boolean;
+        r.merged_with := (evidence #>> '{steps,9,survivor}')::bigint;
         a.lineage_fault := case when r.reason in ('lease_not_live', 'lineage_limit') then r.reason end;
     end if;
     a.class := class;
@@ -113,7 +130,19 @@ begin
         select v.policy from eve.class_revision as v
         where v.queue_id = _recorded.queue_id and v.class_id = a.class_id and v.revision = r.revision);
     a.policy := then_policy;
+    r.envelope := a;
     r.counts := evidence #> '{steps,8}';
+    if r.item is not null and r.merged_with is not null then
+        -- What it replaced was counted out then.
+        r.counts := (
+            select pg_catalog.jsonb_object_agg(k.key, case
+                when k.key in ('items', 'shared_items') then (k.value::text::bigint + 1)::text::jsonb
+                when k.key in ('bytes', 'shared_bytes') then (k.value::text::bigint + w.size)::text::jsonb
+                else k.value end)
+            from eve.work_item as w
+            cross join pg_catalog.jsonb_each(pg_catalog.jsonb_strip_nulls(r.counts)) as k (key, value)
+            where w.queue_id = _recorded.queue_id and w.item = r.merged_with);
+    end if;
     r.verdict := case
         when then_policy.schema_digest is null then null
         when r.reason = 'payload_invalid' then pg_catalog.jsonb_build_object(

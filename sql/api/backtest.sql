@@ -144,6 +144,7 @@ declare
     r eve.recorded;
     d eve.decided;
     a eve.asked;
+    as_recorded eve.asked;
     p eve.past;
     of_class integer;
     judged integer := 0;
@@ -171,6 +172,9 @@ declare
     ghost integer := 1;
     waiting_item bigint[] := '{}';
     waiting_until timestamptz[] := '{}';
+    waiting_place integer[] := '{}';
+    waiting_size bigint[] := '{}';
+    standing integer;
     owner_item bigint[] := '{}';
     owner_until timestamptz[] := '{}';
     heir_item bigint[] := '{}';
@@ -287,12 +291,28 @@ begin
                 owned, elsewhere);
             c.principal := r.principal;
             d := eve._decide_alone(c, a, p);
+            fault := null;
+            standing := null;
             if d.decision is null and candidate.coalesce <> 'none' and turn.key is not null
                 and (waiting_until[turn.key] > turn.at or waiting_until[turn.key] is null
-                    and eve._phase_then(c.queue_id, waiting_item[turn.key], turn.at) in ('held', 'ready')) then
-                d.survivor := waiting_item[turn.key];
-                d.decision := 'COALESCE';
-                d.reason := 'equivalent_waiting';
+                    and (waiting_item[turn.key] = r.merged_with
+                        or eve._phase_then(c.queue_id, waiting_item[turn.key], turn.at) in ('held', 'ready'))) then
+                as_recorded := r.envelope;
+                as_recorded.policy := candidate;
+                if (as_recorded.alone is null or as_recorded.completion_test is null)
+                    and waiting_item[turn.key] is distinct from r.merged_with then
+                    fault := 'whether it is equivalent to what waited is not on record';
+                elsif waiting_item[turn.key] is null or waiting_item[turn.key] = r.merged_with
+                    or eve._equivalent(c, as_recorded, waiting_item[turn.key]) then
+                    standing := waiting_place[turn.key];
+                    if candidate.coalesce = 'absorb' then
+                        d.survivor := waiting_item[turn.key];
+                        d.decision := 'COALESCE';
+                        d.reason := 'equivalent_waiting';
+                    else
+                        d.replaces := waiting_item[turn.key];
+                    end if;
+                end if;
             end if;
             if d.decision is null then
                 if eve._budgeted(candidate) then
@@ -304,10 +324,17 @@ begin
                         case when shared then
                             coalesce((r.counts ->> 'shared_bytes')::bigint, real_shared_bytes) + more_bytes end
                     )::eve.spent_budget;
+                    if d.replaces is not null then
+                        d.spent.items := (d.spent).items - 1;
+                        d.spent.bytes := (d.spent).bytes - waiting_size[turn.key];
+                        d.spent.shared_items := (d.spent).shared_items - 1;
+                        d.spent.shared_bytes := (d.spent).shared_bytes - waiting_size[turn.key];
+                    end if;
                 end if;
                 d := eve._decide_among(c, a, d, p);
             end if;
             fault := case
+                when fault is not null then fault
                 when d.facts -> 'payload' ->> 'verdict' = 'purged' then 'the payload was not kept'
                 when (a.policy).replay_class <> 'destination_protected' and a.replay_class = 'destination_protected'
                     and (a.policy).protection is null then 'the candidate states no protection by the destination'
@@ -377,7 +404,15 @@ begin
             ghost_until[ghosts] := coalesce(turn.at + life, 'infinity');
             ghost_size[ghosts] := turn.size;
         end if;
+        if turn.kind = 'judge' and here and d.replaces is not null and kept[standing] then
+            -- What it replaces is stored no more, whatever it did in truth.
+            kept[standing] := false;
+            more_items := more_items - 1;
+            more_bytes := more_bytes - waiting_size[turn.key];
+        end if;
         if here and turn.key is not null then
+            waiting_place[turn.key] := turn.place;
+            waiting_size[turn.key] := turn.size;
             waiting_item[turn.key] := turn.item;
             waiting_until[turn.key] := case when not was_stored then coalesce(turn.at + life, 'infinity') end;
         end if;
@@ -402,6 +437,6 @@ end
 $$;
 
 comment on function public.eve_backtest(text, text, jsonb, timestamptz, text, integer) is
-'Judge the submissions of a class on record since an instant, in their order, by a candidate policy, and answer which would be decided otherwise and why; the last row is the summary: judged, changed, unjudgeable, and left out beyond at_most. It writes nothing and locks nothing. Refuses what eve_define_class would refuse of the candidate (22023) and an unknown class (P0002). Counts, capacity evidence, health and what waited are those of then, less what the candidate would not have stored; what only it would have stored is taken to live as long as the others did on average. Not modelled: what workers would have done otherwise, observations that the candidate would have caused, the edges and children of refused submissions, a margin or replay class of a submission that its class outweighed, health that was told with an earlier instant.';
+'Judge the submissions of a class on record since an instant, in their order, by a candidate policy, and answer which would be decided otherwise and why; the last row is the summary: judged, changed, unjudgeable, and left out beyond at_most. It writes nothing and locks nothing. Refuses what eve_define_class would refuse of the candidate (22023) and an unknown class (P0002). Counts, capacity evidence, health and what waited are those of then, less what the candidate would not have stored; what only it would have stored is taken to live as long as the others did on average. Not modelled: what workers would have done otherwise, observations that the candidate would have caused, the edges and children of refused submissions, whether a merge with what only the candidate stores would fit (the key decides), a margin or replay class of a submission that its class outweighed, health that was told with an earlier instant.';
 
 commit;

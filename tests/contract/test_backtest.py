@@ -327,10 +327,38 @@ def test_an_effect_that_was_observed_by_then_is_not_asked_for_again(desk: Desk) 
     (first,) = each(desk, 1, effect_identity="pay:1", expected_effects=["pay:1"])
     (before,) = each(desk, 1, effect_identity="pay:1")
     lease = desk.lease(item=first)
-    desk.hold("eve_observe_effect", lease, effect_identity="pay:1", evidence={"receipt": 1})
+    desk.hold("eve_observe_effect", lease, effect_identity="pay:1", evidence={"kind": "receipt"})
     desk.complete(lease)
     desk.clock.advance(1)
     (after,) = each(desk, 1, effect_identity="pay:1")
     rows, _ = backtest(desk, {"effect_unique": True, "completion_test": "effects"})
     assert would(rows) == [(before, "HOLD", "effect_already_live"),
                            (after, "REJECT", "effect_already_observed")]  # fmt: skip
+
+
+def test_what_a_key_replaces_makes_room(desk: Desk) -> None:
+    first, second, third = each(desk, 3, coalescing_key="k")
+    rows, _ = backtest(desk, {"coalesce": "replace", "item_limit": 1})
+    assert would(rows) == []
+    rows, _ = backtest(desk, {"coalesce": "none", "item_limit": 1})
+    assert [row.item for row in rows] == [second, third]
+    assert first < second
+    desk.define(replay_class="safe", coalesce="replace", item_limit=4)
+    desk.clock.set("2031-06-01 13:00Z")
+    each(desk, 4, coalescing_key="l")
+    rows, _ = backtest(desk, {"coalesce": "replace", "item_limit": 4}, since="2031-06-01 13:00Z")
+    assert would(rows) == []
+
+
+@pytest.mark.parametrize("rule", ["absorb", "replace"])
+def test_a_rule_of_merging_replays_to_itself(desk: Desk, rule: str) -> None:
+    policy: dict[str, Any] = {"coalesce": rule, "item_limit": 2}
+    desk.define(replay_class="safe", **policy)
+    for key in ("a", "b", "a", "c", "b", "a"):
+        desk.submit(coalescing_key=key)
+        desk.clock.advance(1)
+    desk.submit(coalescing_key="a", after=["nothing"])
+    desk.submit(coalescing_key="a", operation_identity="another")
+    rows, summary = backtest(desk, policy)
+    assert would(rows) == []
+    assert summary["judged"] == 8
