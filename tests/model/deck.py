@@ -33,8 +33,8 @@ ROLES = (
 )  # fmt: skip
 NAMES = tuple(f"n{n}" for n in range(30))
 EVIDENCE: tuple[Any, ...] = (
-    None, {"kind": "a"}, [{"kind": "a", "exit": 0}, {"kind": "b", "at": "2031-01-01T00:00Z"}],
-    Jsonb([]), {"a": 1},
+    None, {"kind": "a"}, Jsonb([]), {"a": 1},
+    Jsonb([{"kind": "a", "exit": 0}, {"kind": "b", "at": "2031-01-01T00:00Z"}]),
 )  # fmt: skip
 STEPS = (0.25, 1.0, 3.0, 31.0, 61.0, 1000.0, 90000.0)
 DOCUMENTS: tuple[Any, ...] = (
