@@ -89,6 +89,7 @@ begin
             'holds', case when phase = 'held'
                 then jsonb_build_array(eve._hold_json('retry_backoff', null, policy.retry_owner, due)) end,
             'owner', case when phase = 'uncertain' then policy.retry_owner end,
+            'lookup', case when phase = 'uncertain' then eve._lookup(policy) end,
             'quarantine', case when phase = 'quarantined' then eve._quarantine_record(c, item, s,
                 case when disposition = 'dead' then left(error, 1000) else 'max attempts exceeded' end, at)
                 || jsonb_build_object('last_error', left(error, 1000)) end)));

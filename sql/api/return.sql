@@ -120,7 +120,8 @@ begin
         data => eve._strip(jsonb_build_object(
             'args', args, 'checkpoint', checkpoint, 'spend', spend,
             'holds', case when phase = 'held' then holds end,
-            'owner', case when phase = 'uncertain' then policy.retry_owner end)));
+            'owner', case when phase = 'uncertain' then policy.retry_owner end,
+            'lookup', case when phase = 'uncertain' then eve._lookup(policy) end)));
     perform eve._spend_row(c.queue_id, item, appended.version, spend);
     perform eve._put_slot(c.queue_id, h.pool, h.number);
     answer.item := item;

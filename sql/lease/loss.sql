@@ -84,6 +84,16 @@ $$;
 comment on function eve._after_loss(bigint, bigint, eve.policy, eve.state, timestamptz) is
 'The phase after a lost lease: uncertain wins over quarantined, quarantined over ready.';
 
+create function eve._lookup(policy eve.policy)
+returns jsonb
+language sql
+immutable
+return case when (policy).protection ? 'observations' then pg_catalog.jsonb_build_object(
+    'authority', (policy).protection -> 'authority', 'observations', (policy).protection -> 'observations') end;
+
+comment on function eve._lookup(eve.policy) is
+'Where the effect of an uncertain item is looked up, and what must be observed before another attempt: what the class states in protection as authority and observations.';
+
 create function eve._backoff(policy eve.policy, attempts integer)
 returns interval
 language sql

@@ -46,7 +46,8 @@ begin
                 'acquired_at', s.acquired_at, 'expires_at', s.expires_at),
             'quarantine', case when phase = 'quarantined'
                 then eve._quarantine_record(c, item, s, 'max attempts exceeded', at) end,
-            'owner', case when phase = 'uncertain' then policy.retry_owner end)));
+            'owner', case when phase = 'uncertain' then policy.retry_owner end,
+            'lookup', case when phase = 'uncertain' then eve._lookup(policy) end)));
     return phase;
 end
 $$;

@@ -288,6 +288,11 @@ begin
                     'conflict_behaviour', 'authority', 'after_retention']) is not true
             then 'protection does not state scope, retention, canonical_inputs, conflict_behaviour,'
                 ' authority and after_retention'
+        when policy.protection ? 'observations' and (
+            pg_catalog.jsonb_typeof(policy.protection -> 'authority') = 'string'
+            and pg_catalog.jsonb_typeof(policy.protection -> 'observations') = 'array'
+            and policy.protection -> 'observations' <> '[]') is not true
+            then 'protection states observations but not the authority to ask, or no list of them'
         when policy.replay_class = 'destination_protected'
             and (pg_catalog.jsonb_typeof(policy.protection -> 'retention') = 'string'
                 and (policy.protection ->> 'retention')::interval

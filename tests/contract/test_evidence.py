@@ -174,3 +174,36 @@ def test_a_verifier_s_record_names_the_execution_that_was_judged(desk: Desk) -> 
 
 def test_an_item_that_is_not_complete_has_no_record(desk: Desk) -> None:
     assert desk.call("t_auditor", "eve_item", item=desk.item()).completion is None
+
+
+LOOKUP = {"authority": "manifest store", "observations": ["object", "matching manifest"]}
+
+
+@pytest.mark.parametrize("loss", ["lapse", "eve_fail", "eve_return"])
+def test_a1_051_reconcilable_work_names_its_record_and_what_must_be_observed(
+    desk: Desk, loss: str
+) -> None:
+    unsaid = desk.define("other", replay_class="reconcilable", preset="effect", attempts=3)
+    assert "10" in unsaid.detail["unanswered"]
+    said = desk.define("default", replay_class="reconcilable", preset="effect", protection=LOOKUP)
+    assert "10" not in said.detail["unanswered"]
+    lease = desk.lease(item=desk.item())
+    desk.hold("eve_start_effect", lease)
+    if loss == "lapse":
+        desk.lapse(lease)
+        desk.sweep()
+    else:
+        desk.hold(loss, lease)
+    last = desk.events(lease.item)[-1]
+    assert (last.phase, last.data["lookup"], last.data["owner"]) == ("uncertain", LOOKUP, "queue")
+
+
+@pytest.mark.parametrize(
+    "protection", [{"observations": ["a"]}, {**LOOKUP, "observations": []},
+                   {**LOOKUP, "observations": "a"}],
+)  # fmt: skip
+def test_observations_without_an_authority_are_no_answer(
+    desk: Desk, protection: dict[str, Any]
+) -> None:
+    with desk.refused("22023"):
+        desk.define("default", replay_class="reconcilable", protection=protection)

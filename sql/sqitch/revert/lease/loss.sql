@@ -3,6 +3,7 @@ begin;
 
 drop function eve._quarantine_record(eve.caller, bigint, eve.state, text, timestamptz);
 drop function eve._backoff(eve.policy, integer);
+drop function eve._lookup(eve.policy);
 drop function eve._after_loss(bigint, bigint, eve.policy, eve.state, timestamptz);
 drop function eve._repeatable(bigint, bigint, eve.policy, eve.state, timestamptz);
 drop function eve._budget(eve.policy, eve.state);

@@ -4,6 +4,7 @@ begin;
 select 1 / (obj_description('eve._budget(eve.policy, eve.state)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._repeatable(bigint, bigint, eve.policy, eve.state, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._after_loss(bigint, bigint, eve.policy, eve.state, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._lookup(eve.policy)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._backoff(eve.policy, integer)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._quarantine_record(eve.caller, bigint, eve.state, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 
