@@ -1,4 +1,4 @@
-"""Folds sqitch.plan into what the other roads need. Standard library only.
+"""Folds each sqitch.plan into what the other roads need. Standard library only.
 
     python sql/build.py extension    dist/eve--X.sql and dist/eve.control, for CREATE EXTENSION
     python sql/build.py upgrade      dist/eve--X--Y.sql for each pair of neighbouring tags
@@ -9,6 +9,7 @@
 
 The plan is the manifest: change `api/renew` is the file sql/api/renew.sql. Every object has its
 COMMENT ON in the file that creates it, so the comments say what there is to drop and to verify.
+There are two projects, each an extension: eve at the top, eve_plpython in plpython/.
 """
 
 from __future__ import annotations
@@ -179,6 +180,7 @@ class Plan:
     """sqitch.plan, read: changes in order, and after how many of them each tag stands."""
 
     root: Path
+    name: str  # of the project and of its extension
     changes: list[Change]
     tags: dict[str, int]
 
@@ -186,9 +188,12 @@ class Plan:
     def read(cls, root: Path) -> Plan:
         names: list[str] = []
         tags: dict[str, int] = {}
+        project = root.name
         for line in (root / "sqitch.plan").read_text(encoding="utf-8").splitlines():
             word = line.split("#")[0].strip().split(" ")[0]
-            if word.startswith("@"):
+            if word.startswith("%project="):
+                project = word.removeprefix("%project=")
+            elif word.startswith("@"):
                 tags[word[1:]] = len(names)
             elif word and not word.startswith("%"):
                 names.append(word)
@@ -206,39 +211,41 @@ class Plan:
                 changes[seen[name]] = Change(root, name, replaces, changes[seen[name]].replaces)
             changes.append(Change(root, name, None, replaces))
             seen[name] = at
-        return cls(root, changes, tags)
+        return cls(root, project, changes, tags)
 
     @property
     def version(self) -> str:
         """The last tag, or before the first one what pyproject.toml says."""
         if self.tags:
             return list(self.tags)[-1].removeprefix("v")
-        found = re.search(
-            r'^version = "(.+)"$', (self.root / "pyproject.toml").read_text(), re.MULTILINE
-        )
-        if not found:
-            raise Fault("pyproject.toml states no version")
-        return found[1]
+        for package in (self.root / "pyproject.toml", self.root.parent / "pyproject.toml"):
+            if package.exists():
+                text = package.read_text(encoding="utf-8")
+                if found := re.search(r'^version = "(.+)"$', text, re.MULTILINE):
+                    return found[1]
+        raise Fault("pyproject.toml states no version")
 
     def extension(self) -> dict[str, str]:
-        control = (self.root / "sql/eve.control").read_text(encoding="utf-8")
+        name = self.name
+        control = (self.root / f"sql/{name}.control").read_text(encoding="utf-8")
         if f"default_version = '{self.version}'" not in control:
-            raise Fault(f"sql/eve.control does not have default_version {self.version}")
-        script = extension_script(self.changes, "CREATE EXTENSION eve")
-        return {"eve.control": control, f"eve--{self.version}.sql": script}
+            raise Fault(f"sql/{name}.control does not have default_version {self.version}")
+        script = extension_script(self.changes, f"CREATE EXTENSION {name}")
+        return {f"{name}.control": control, f"{name}--{self.version}.sql": script}
 
     def upgrade(self) -> dict[str, str]:
         marks = list(self.tags.items())
         return {
-            f"eve--{old.removeprefix('v')}--{new.removeprefix('v')}.sql": extension_script(
-                self.changes[start:end], "ALTER EXTENSION eve UPDATE"
+            f"{self.name}--{old.removeprefix('v')}--{new.removeprefix('v')}.sql": extension_script(
+                self.changes[start:end], f"ALTER EXTENSION {self.name} UPDATE"
             )
             for (old, start), (new, end) in pairwise(marks)
         }
 
     def plain(self) -> dict[str, str]:
-        head = f"{GENERATED}sqitch.plan: eve {self.version} in one transaction, for psql -f\n"
-        return {"eve.sql": head + "begin;\n\n" + fold(self.changes) + "\ncommit;\n"}
+        what = f"{self.name} {self.version} in one transaction, for psql -f"
+        head = f"{GENERATED}sqitch.plan: {what}\n"
+        return {f"{self.name}.sql": head + "begin;\n\n" + fold(self.changes) + "\ncommit;\n"}
 
     def scripts(self) -> Iterator[tuple[Path, str]]:
         """Generated revert and verify scripts; one without the generated line is a person's."""
@@ -265,6 +272,11 @@ class Plan:
             if not path.exists():
                 yield f"{path.relative_to(self.root)}: missing"
         self.extension()
+
+
+def projects(root: Path) -> list[Plan]:
+    """Those of a checkout; a source package may hold the first alone."""
+    return [Plan.read(r) for r in (root, root / "plpython") if (r / "sqitch.plan").exists()]
 
 
 def statements(text: str) -> Iterator[str]:
@@ -339,6 +351,26 @@ def write(path: Path, text: str) -> None:
     print(path)
 
 
+def produce(plan: Plan, command: str, root: Path, share: Path | None) -> None:
+    """Writes what one command makes of one project."""
+    if command == "scripts":
+        for path, text in plan.scripts():
+            write(path, text)
+    elif command == "plain":
+        for name, text in plan.plain().items():
+            write(root / "dist" / name, text)
+            if plan.root == root:
+                write(root / "client/eve_queue" / name, text)
+    elif command == "install":
+        assert share is not None
+        for name, text in {**plan.extension(), **plan.upgrade()}.items():
+            write(share / "extension" / name, text)
+    else:
+        files = plan.extension() if command == "extension" else plan.upgrade()
+        for name, text in files.items():
+            write(root / "dist" / name, text)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -351,27 +383,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     root: Path = options.root
     try:
-        plan = Plan.read(root)
+        plans = projects(root)
         if options.command == "check":
-            faults = list(plan.faults())
-            print("\n".join(faults) if faults else f"check: {len(plan.changes)} changes, no drift")
+            faults = [fault for plan in plans for fault in plan.faults()]
+            changes = sum(len(plan.changes) for plan in plans)
+            print("\n".join(faults) if faults else f"check: {changes} changes, no drift")
             return 1 if faults else 0
-        if options.command == "scripts":
-            for path, text in plan.scripts():
-                write(path, text)
-        elif options.command == "plain":
-            for folder in (root / "dist", root / "client/eve_queue"):
-                write(folder / "eve.sql", plan.plain()["eve.sql"])
-        elif options.command == "install":
-            share = options.sharedir or Path(
-                subprocess.check_output(["pg_config", "--sharedir"], text=True).strip()
-            )
-            for name, text in {**plan.extension(), **plan.upgrade()}.items():
-                write(share / "extension" / name, text)
-        else:
-            files = plan.extension() if options.command == "extension" else plan.upgrade()
-            for name, text in files.items():
-                write(root / "dist" / name, text)
+        share = options.sharedir
+        if options.command == "install" and share is None:
+            share = Path(subprocess.check_output(["pg_config", "--sharedir"], text=True).strip())
+        for plan in plans:
+            produce(plan, options.command, root, share)
     except Fault as fault:
         print(f"build: {fault}", file=sys.stderr)
         return 1
