@@ -6,6 +6,8 @@ set -euo pipefail
 declare -A package=(
     [/usr/lib/postgresql/15/bin/postgres]=postgresql-15
     [/usr/share/postgresql/15/extension/plpgsql_check.control]=postgresql-15-plpgsql-check
+    [/usr/share/postgresql/15/extension/plpython3u.control]=postgresql-plpython3-15
+    [/usr/lib/python3/dist-packages/jsonschema/__init__.py]=python3-jsonschema
     [sqitch]=sqitch
     [psql]=postgresql-client-15
     [runuser]=util-linux
