@@ -55,8 +55,9 @@ lint: ## ruff, mypy, sqlfluff, and no drift between plan, objects and generated 
 	@$(PY) -m ruff check --quiet .
 	@$(PY) -m ruff format --check --quiet . || { echo 'lint: run make format' >&2; exit 1; }
 	@$(PY) -m mypy --no-error-summary
+	@$(PY) plpython/emit.py --check
 	@$(PY) sql/build.py check
-	@$(PY) -m sqlfluff lint --disable-progress-bar --processes $(WORKERS) sql >.venv/sqlfluff 2>&1 \
+	@$(PY) -m sqlfluff lint --disable-progress-bar --processes $(WORKERS) sql plpython/sql >.venv/sqlfluff 2>&1 \
 		|| { cat .venv/sqlfluff >&2; exit 1; }
 	@echo 'lint: clean'
 
@@ -65,7 +66,8 @@ format: ## Python as ruff would have it
 	@$(PY) -m ruff check --quiet --fix .
 	@$(PY) -m ruff format --quiet .
 
-build: ## generated revert and verify scripts, dist/eve.sql, dist/eve--X.sql
+build: ## generated SQL, revert and verify scripts; dist: eve.sql, eve--X.sql, the same for eve_plpython
+	@python3 plpython/emit.py
 	@for part in scripts plain extension upgrade; do python3 sql/build.py $$part; done
 
 dist: build ## build, and the wheel
@@ -73,10 +75,10 @@ dist: build ## build, and the wheel
 	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation -w dist .
 	@ls dist
 
-install: ## the extension into a server's share directory (SHAREDIR=dir, else pg_config's)
+install: ## the extensions into a server's share directory (SHAREDIR=dir, else pg_config's)
 	@python3 sql/build.py install $(if $(SHAREDIR),--sharedir '$(SHAREDIR)')
 
-release: ## do the Sqitch tag, the git tag, the extension and the package say one version?
+release: ## do the Sqitch tags, the git tag, the extensions and the package say one version?
 	@python3 .ci/release.py
 
 ready: # what the tests stand on: system packages, servers, .venv

@@ -1,4 +1,4 @@
-"""Says whether the four names of a release agree: Sqitch tag, git tag, extension, package."""
+"""Says whether the names of a release agree: Sqitch tags, git tag, extensions, package."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def versions() -> dict[str, str | None]:
     ).stdout.strip()  # fmt: skip
     return {
         "sqitch tag": found(r"^@v(\S+)", "sqitch.plan"),
+        "of plpython": found(r"^@v(\S+)", "plpython/sqitch.plan"),
         "git tag": tag.removeprefix("v") or None,
         "extension": found(r"^default_version = '(.+)'", "sql/eve.control"),
+        "eve_plpython": found(r"^default_version = '(.+)'", "plpython/sql/eve_plpython.control"),
         "package": found(r'^version = "(.+)"', "pyproject.toml"),
     }
 
@@ -36,7 +38,7 @@ def main() -> int:
     agreed = len(set(said.values())) == 1 and None not in said.values()
     for name, version in said.items():
         print(f"{name:<12} {version or '(none)'}")
-    print(f"release: {said['package']}" if agreed else "release: the four do not agree")
+    print(f"release: {said['package']}" if agreed else "release: they do not agree")
     return 0 if agreed else 1
 
 

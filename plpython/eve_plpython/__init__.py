@@ -1,0 +1,1 @@
+"""What PL/Python does for eve: schemas, plans, estimates. `emit.py` turns each module into SQL."""

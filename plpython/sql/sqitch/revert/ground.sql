@@ -1,0 +1,4 @@
+-- The language stays: eve_plpython did not bring it.
+begin;
+
+commit;
