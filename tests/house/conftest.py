@@ -1,4 +1,4 @@
-"""The catalogue that the laws are asked of: eve as shipped."""
+"""The catalogue that the laws are asked of: eve and eve_plpython as shipped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from support import servers
 from support.cluster import running
 from support.database import Database
-from support.fleet import Fleet
-from support.roads import by_plain
+from support.fleet import Fleet, speaks_python
+from support.roads import PLPYTHON, by_plain, plain_script, psql
 
 
 @pytest.fixture(scope="module")
 def shipped(fleet: Fleet) -> Iterator[Database]:
-    with fleet.home().database(shipped=True) as database:
+    with fleet.speaking().database(shipped=True) as database:
+        database.rows("create extension eve_plpython cascade")
         yield database
 
 
@@ -26,10 +27,14 @@ def checked(fleet: Fleet) -> Iterator[Database]:
     for server in fleet.servers:
         if (server.sharedir / "extension/plpgsql_check.control").exists():
             with fleet.home(server).database(shipped=True) as database:
+                if speaks_python(fleet.home(server)):
+                    database.rows("create extension eve_plpython cascade")
                 yield database
             return
     with running(servers.find(15)) as cluster:
         cluster.create("checked")
         by_plain(cluster, "checked")
+        cluster.load("checked", "create extension plpython3u")
+        psql(cluster, "checked", plain_script(PLPYTHON))
         with closing(Database(cluster, "checked")) as database:
             yield database

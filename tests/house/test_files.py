@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 
 import build
+import emit
 from support.servers import ROOT
 
+PROJECTS = build.projects(ROOT)
+CHANGES = [change for project in PROJECTS for change in project.changes]
 ON_FOREIGN_DATA = {  # these say by name what they could not measure
     "tests/importers/test_real.py",
     "tests/client/test_demo.py",
@@ -30,11 +33,12 @@ def text(path: Path) -> str:
 
 
 def test_plan_objects_and_scripts_agree() -> None:
-    assert list(build.Plan.read(ROOT).faults()) == []
+    assert [fault for project in PROJECTS for fault in project.faults()] == []
+    assert emit.main(["--check"]) == 0
 
 
 def test_an_object_file_says_what_it_is() -> None:
-    for change in build.Plan.read(ROOT).changes:
+    for change in CHANGES:
         first = change.text.split("\n", 1)[0]
         assert first.startswith(f"-- {change.name}.sql · "), change.name
 
@@ -45,7 +49,7 @@ def test_every_table_and_function_made_has_its_comment_beside_it() -> None:
         r"create (?:or replace )?(?:unlogged )?"
         r"(function|procedure|aggregate|table|type|view|sequence|schema|domain)\s+([\w.]+)"
     )
-    for change in build.Plan.read(ROOT).changes:
+    for change in CHANGES:
         spoken = {(thing.kind, thing.name.split("(")[0]) for thing in change.objects}
         for statement in change.statements:
             if found := made.match(statement):
@@ -54,7 +58,7 @@ def test_every_table_and_function_made_has_its_comment_beside_it() -> None:
 
 def test_sql_lines_are_at_most_120_wide() -> None:
     """But for the texts of comments, which are one sentence a line."""
-    for change in build.Plan.read(ROOT).changes:
+    for change in CHANGES:
         for number, line in enumerate(change.text.split("\n"), 1):
             spoken = line.startswith(("'", "comment on "))
             assert spoken or number == 1 or len(line) <= 120, f"{change.name}:{number}"
@@ -106,5 +110,7 @@ def test_no_machine_and_no_registry_is_named() -> None:
 
 def test_the_names_of_the_version_agree() -> None:
     package = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["version"]
-    assert f"default_version = '{package}'" in text(ROOT / "sql/eve.control")
-    assert build.Plan.read(ROOT).version == package
+    for project in PROJECTS:
+        control = text(project.root / f"sql/{project.name}.control")
+        assert f"default_version = '{package}'" in control
+        assert project.version == package

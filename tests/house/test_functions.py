@@ -32,6 +32,26 @@ def test_there_are_functions(shipped: Database) -> None:
     assert len(names(shipped, "p.proname like 'eve\\_%%'")) > 20
 
 
+IN_PYTHON = "p.prolang = (select oid from pg_language where lanname = 'plpython3u')"
+
+
+def test_the_laws_are_asked_of_both_extensions(shipped: Database) -> None:
+    assert set(names(shipped, IN_PYTHON)) == {
+        "eve._jsonschema_faults(jsonb,bytea,jsonb)",
+        "eve._plan_faults(jsonb,text[])",
+        "eve._schema_fault(jsonb)",
+        "eve._start_delay(bigint,bigint[],double precision[],double precision)",
+    }
+    assert "public.eve_plan_check(text,jsonb)" in names(shipped, "true")
+
+
+def test_python_runs_for_the_owner_alone(shipped: Database) -> None:
+    """It runs as the server's user: no definer, granted to nobody, and no SQL in it."""
+    assert not names(shipped, f"{IN_PYTHON} and (p.prosecdef or p.provolatile = 'v')")
+    assert not names(shipped, f"{IN_PYTHON} and {CALLABLE}")
+    assert not names(shipped, f"{IN_PYTHON} and p.prosrc ~ '\\mplpy\\M'")
+
+
 PINNED = "coalesce('search_path=pg_catalog, pg_temp' = any (p.proconfig), false)"
 CALLABLE = (
     "exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) as a"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.cluster import Cluster
-from support.roads import DETACH, by_plain, left_behind, migra, schema_text, sqitch
+from support.roads import by_plain, detach, left_behind, migra, schema_text, sqitch
 
 Installed = Callable[[str], str]
 
@@ -18,7 +18,7 @@ def detached(cluster: Cluster, installed: Installed) -> str:
     name = "road_detached"
     cluster.drop(name)
     cluster.create(name, installed("extension"))
-    cluster.load(name, DETACH)
+    cluster.load(name, detach())
     return name
 
 

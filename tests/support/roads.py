@@ -24,7 +24,7 @@ begin
         join pg_extension as e
             on d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid
         cross join lateral pg_identify_object(d.classid, d.objid, d.objsubid) as i
-        where e.extname = 'eve' and d.deptype = 'e'
+        where e.extname = '%(extension)s' and d.deptype = 'e'
         order by d.classid <> 'pg_class'::regclass, d.objid desc
     loop
         -- A relation takes its row type along, a type its array type (PostgreSQL 17, 18).
@@ -32,11 +32,11 @@ begin
             select from pg_depend as d
             where d.classid = member.classid and d.objid = member.objid and d.deptype = 'e'
         );
-        execute format('alter extension eve drop %s %s', member.type, member.identity);
+        execute format('alter extension %(extension)s drop %%s %%s', member.type, member.identity);
     end loop;
 end
 $do$;
-drop extension eve;
+drop extension %(extension)s;
 """
 LEFT_BEHIND = """
 select format('%%s %%s', i.type, i.identity)
@@ -60,24 +60,35 @@ order by 1
 NOISE = re.compile(r"^(\\(un)?restrict .*|-- Dumped .*|SET transaction_timeout .*)\n", re.MULTILINE)
 
 
-def plain_script() -> str:
-    """What `psql -f dist/eve.sql` runs."""
-    return build.Plan.read(ROOT).plain()["eve.sql"]
+PLPYTHON = ROOT / "plpython"
 
 
-def revert_script() -> str:
+def detach(extension: str = "eve") -> str:
+    """Lets the members of an extension go and drops it, so that comparisons see them."""
+    return DETACH % {"extension": extension}
+
+
+def plain_script(project: Path = ROOT) -> str:
+    """What `psql -f dist/eve.sql` runs, or dist/eve_plpython.sql."""
+    (text,) = build.Plan.read(project).plain().values()
+    return text
+
+
+def revert_script(project: Path = ROOT) -> str:
     """The revert scripts, the last change first: what `sqitch revert` runs, in one session."""
-    changes = reversed(build.Plan.read(ROOT).changes)
+    changes = reversed(build.Plan.read(project).changes)
     return "".join(change.script("revert").read_text(encoding="utf-8") for change in changes)
 
 
-def sqitch(cluster: Cluster, database: str, *arguments: str, role: str = "postgres") -> str:
-    """Runs Sqitch in the project against this database; raises with what it said."""
+def sqitch(
+    cluster: Cluster, database: str, *arguments: str, role: str = "postgres", project: Path = ROOT
+) -> str:
+    """Runs Sqitch in a project against this database; raises with what it said."""
     environment = cluster.environment(database, role)
     command, *rest = arguments
     done = subprocess.run(
         ["sqitch", command, *rest, f"db:pg:{database}"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        cwd=project, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
         raise AssertionError(f"sqitch {command}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
