@@ -426,10 +426,10 @@ begin
     lock table eve.queue in access exclusive mode;
     c := eve._enter(queue, '{operator}');
     delete from eve.work_item as w where w.queue_id = c.queue_id;
-    insert into eve.work_item (queue_id, item, class_id, lane, size, merges, effect_unique, queue_state,
+    insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique, queue_state,
         hash)
     select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), coalesce(i.payload_size, 0),
-        coalesce(i.merges, false), coalesce(i.effect_unique, false), r.state, r.hash
+        coalesce(i.coalesces, false), coalesce(i.effect_unique, false), r.state, r.hash
     from (
         select l.item,
             eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision, l.token,

@@ -95,12 +95,12 @@ return (
     from pg_catalog.jsonb_array_elements(evidence -> 'steps') as s (step)
     where s.step ->> 'step' = case
         when reason in ('item_budget_exhausted', 'byte_budget_exhausted', 'age_budget_exceeded') then '9'
-        when reason ^@ 'dependency_' then '9'
+        when pg_catalog.starts_with(reason, 'dependency_') then '9'
         when reason in ('payload_invalid', 'payload_too_large', 'class_not_authorised', 'validator_unavailable')
             then '12'
         when reason in ('deadline_passed', 'not_before') then '3'
         when reason = 'deadline_infeasible' then '8'
-        when reason ^@ 'capacity_evidence_' then '7'
+        when pg_catalog.starts_with(reason, 'capacity_evidence_') then '7'
         when reason in ('value_window_ended', 'intent_cancelled', 'awaiting_decision') then '2'
         when reason = 'equivalent_waiting' then '10'
         when reason in ('replay_class_unknown', 'protection_shorter_than_life') then '4'

@@ -63,7 +63,7 @@ begin
         (select l.data -> 'checkpoint' from eve.ledger as l
             where l.queue_id = c.queue_id and l.item = target and l.data ? 'checkpoint'
             order by l.version desc limit 1),
-        eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id', 'merges']
+        eve._strip(to_jsonb(i) - array['payload', 'queue_id', 'lane', 'class_id', 'coalesces']
             || jsonb_build_object('represents', eve._represented(c.queue_id, target))),
         (v.queue_state).at,
         case when v.phase in ('completed', 'verified') then (

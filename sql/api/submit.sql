@@ -220,7 +220,7 @@ begin
             operation_identity, effect_identity, cancellation_identity, requested_at, not_before,
             deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions,
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
-            parent, root, depth, effect_unique, merges, edges, trace, derived, principal, submitted_at)
+            parent, root, depth, effect_unique, coalesces, edges, trace, derived, principal, submitted_at)
         values (
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,

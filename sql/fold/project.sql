@@ -102,7 +102,7 @@ declare
     of_effect boolean;
     stored record;
 begin
-    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size, x.merges, x.effect_unique into stored
+    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size, x.coalesces, x.effect_unique into stored
     from eve.work_item as x
     where x.queue_id = new.queue_id and x.item = new.item;
     was := stored.state;
@@ -131,12 +131,12 @@ begin
             of_merges := false;
             of_effect := false;
         else
-            select i.class_id, i.lane, i.payload_size, i.merges, i.effect_unique
+            select i.class_id, i.lane, i.payload_size, i.coalesces, i.effect_unique
             into strict of_class, of_lane, of_size, of_merges, of_effect
             from eve.intent as i
             where i.queue_id = new.queue_id and i.item = new.item;
         end if;
-        insert into eve.work_item (queue_id, item, class_id, lane, size, merges, effect_unique, queue_state, hash)
+        insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique, queue_state, hash)
         values (new.queue_id, new.item, of_class, of_lane, of_size, of_merges, of_effect, state, new.hash);
     else
         update eve.work_item as w set queue_state = state, hash = new.hash
@@ -154,7 +154,7 @@ begin
     if stored.effect_unique and not eve._live(state.phase) and eve._live(was.phase) then
         perform eve._free_effect(new.queue_id, new.item);
     end if;
-    if stored.merges and was.phase in ('held', 'ready') and state.phase not in ('held', 'ready') then
+    if stored.coalesces and was.phase in ('held', 'ready') and state.phase not in ('held', 'ready') then
         perform eve._free_key(new.queue_id, new.item);
     end if;
     if new.item = 0 then

@@ -68,7 +68,7 @@ begin atomic
     select i.class_id, i.coalescing_key, max(i.item)
     from eve.intent as i
     join eve.work_item as w on w.queue_id = i.queue_id and w.item = i.item
-    where i.queue_id = _waiting_keys.queue_id and i.merges
+    where i.queue_id = _waiting_keys.queue_id and i.coalesces
         and (w.queue_state).phase in ('held', 'ready') and not exists (
             select from eve.ledger as l
             where l.queue_id = w.queue_id and l.item = w.item and l.phase not in ('held', 'ready'))

@@ -63,7 +63,7 @@ create table eve.work_item (
     class_id integer not null,
     lane smallint not null,
     size integer not null,
-    merges boolean not null,
+    coalesces boolean not null,
     effect_unique boolean not null,
     queue_state eve.state not null,
     hash bytea not null,
@@ -73,6 +73,6 @@ create table eve.work_item (
 with (fillfactor = 60);
 
 comment on table eve.work_item is
-'One row an item: queue_state is the fold of its ledger, hash that of its last event, size that of its payload, merges and effect_unique whether it has claimed a coalescing key or an effect identity. No index touches the state, so that a step is a HOT update.';
+'One row an item: queue_state is the fold of its ledger, hash that of its last event, size that of its payload, coalesces and effect_unique whether it has claimed a coalescing key or an effect identity. No index touches the state, so that a step is a HOT update.';
 
 commit;

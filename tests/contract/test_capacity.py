@@ -192,7 +192,8 @@ def test_a_dependency_with_a_capacity_is_leased_no_further(desk: Desk) -> None:
     desk.call("t_operator", "eve_set_health", dependency="mail", health="healthy", capacity=2)
     items = [desk.item() for _ in range(3)]
     first, _ = desk.lease(pool="cloud"), desk.lease(pool="cloud")
-    for named in ({}, {"item": items[2]}):
+    each: tuple[dict[str, Any], ...] = ({}, {"item": items[2]})
+    for named in each:
         refused = desk.acquire(pool="cloud", **named)
         assert refused.refusal == "concurrency_exhausted"
         assert refused.detail["saturated"] == "dependency mail is saturated"

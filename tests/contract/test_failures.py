@@ -11,6 +11,11 @@ from contract.test_table import T, measured, seconds, step
 from support.desk import Desk
 
 
+def either(item: int) -> tuple[dict[str, Any], ...]:
+    """Asked for by name, and not."""
+    return {}, {"item": item}
+
+
 def a_deadline_shorter_than_wait_and_execution(desk: Desk) -> None:
     measured(desk, "slow", done=6, waiting=3)
     answer = desk.submit(deadline=T + seconds(29), **{"class": "slow"})
@@ -54,7 +59,7 @@ def arrivals_stay_above_completions(desk: Desk) -> None:
 def cancelled_while_queued(desk: Desk) -> None:
     item = desk.item()
     assert desk.call("t_operator", "eve_cancel", item=item).done
-    for named in ({}, {"item": item}):
+    for named in either(item):
         assert not desk.acquire(**named).granted
     desk.sweep()
     assert desk.phase(item) == "cancelled"
@@ -90,7 +95,7 @@ def cancelled_after_a_non_interruptible_effect(desk: Desk) -> None:
 def a_stored_payload_fails(desk: Desk) -> None:
     item = desk.item(payload={"x": "x" * 50})
     desk.define(replay_class="safe", payload_limit=10)
-    for named in ({}, {"item": item}):
+    for named in either(item):
         assert not desk.acquire(**named).granted
     assert desk.state(item).attempts == 0
     assert desk.holds(item) == ["payload_invalid"]

@@ -51,7 +51,8 @@ def test_e_078_a_malformed_state_cannot_be_stored_by_any_client(desk: Desk) -> N
         nulls = value.replace("row(null)", f"row({', '.join(['null'] * attributes(desk.db))})")
         with pytest.raises(psycopg.errors.IntegrityError):
             desk.db.rows(
-                f"insert into eve.work_item values (%s, 999, 1, 1, 1, false, false, {nulls}, '\\x00')",
+                "insert into eve.work_item"
+                f" values (%s, 999, 1, 1, 1, false, false, {nulls}, '\\x00')",
                 [desk.id],
             )
     with pytest.raises(psycopg.errors.CheckViolation):

@@ -118,7 +118,7 @@ def test_at_any_level_one_waits_and_no_demand_is_lost(desk: Desk, level: str, ru
     rush([submitter] * 4 + [worker] * 2, over)
     waiting = desk.db.rows(
         "select i.coalescing_key, count(*) from eve.work_item as w join eve.intent as i"
-        " using (queue_id, item) where queue_id = %s and i.merges"
+        " using (queue_id, item) where queue_id = %s and i.coalesces"
         " and (w.queue_state).phase in ('held', 'ready') group by 1",
         [desk.id],
     )
