@@ -78,13 +78,6 @@ begin
     if answer.done is not null then
         return answer;
     end if;
-    if bound and (eve_propose.token is null or eve_propose.digest is null) then
-        perform eve._raise('22004', 'an approval about an item names no token or no digest',
-            '{"argument": "token, digest"}', 'Pass the token of the lease and the sha256 of the proposed action.');
-    elsif not coalesce(bound, false) and num_nonnulls(eve_propose.token, eve_propose.digest) > 0 then
-        perform eve._raise('22023', 'token and digest belong to an approval about an item',
-            '{"argument": "token, digest"}', 'Pass them with kind approval and item only.');
-    end if;
     about := eve_propose.subject || eve._strip(jsonb_build_object(
         'work_id', work_id, 'pool', pool, 'slots', slots));
     if eve_propose.kind = 'waiver' then
@@ -103,6 +96,13 @@ begin
         where w.queue_id = c.queue_id and w.item = eve_propose.item and w.item > 0) then
         perform eve._raise('P0002', format('unknown item %s', eve_propose.item), null,
             'Items are numbered by eve_submit.');
+    end if;
+    if bound and (eve_propose.token is null or eve_propose.digest is null) then
+        perform eve._raise('22004', 'an approval about an item names no token or no digest',
+            '{"argument": "token, digest"}', 'Pass the token of the lease and the sha256 of the proposed action.');
+    elsif not coalesce(bound, false) and num_nonnulls(eve_propose.token, eve_propose.digest) > 0 then
+        perform eve._raise('22023', 'token and digest belong to an approval about an item',
+            '{"argument": "token, digest"}', 'Pass them with kind approval and item only.');
     end if;
     if bound then
         -- Item 0 before the lease row, as every act of the queue.
