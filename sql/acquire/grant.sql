@@ -235,7 +235,7 @@ begin
     for asked in
         select d.decision, d.item from eve.decision as d
         where d.queue_id = c.queue_id and d.item = any (items)
-            and (d.kind = 'approval' or d.subject ? 'scope')
+            and (d.kind = 'approval' or eve._more_spend(d.kind, d.subject))
             and (d.phase <> 'open' or d.expires_at <= eve._clock(c)) and d.consumed_at is null
         order by d.decision
     loop

@@ -182,7 +182,7 @@ begin
         perform eve._raise('55000', pg_catalog.format('decision %s has expired', decision),
             pg_catalog.jsonb_build_object('decision', decision, 'expired_at', d.expires_at), 'Propose another.');
     end if;
-    if d.kind = 'spend' and d.subject ? 'scope' and verdict = 'accepted' then
+    if eve._more_spend(d.kind, d.subject) and verdict = 'accepted' then
         grants := coalesce(answer -> 'grant', d.subject -> 'grant');
         if pg_catalog.jsonb_typeof(grants) <> 'number'
             or ((grants #>> '{}')::numeric > 0 and (grants #>> '{}')::numeric < 1e18) is not true then

@@ -342,12 +342,12 @@ begin
         and eve._closes((p.queue_state).phase, d.needs);
     was := eve._holds(c.queue_id, item);
     -- What a holder gave back to wait for an answer gets the answer; what never ran and was declined does not run.
-    select d.decision, d.subject ? 'scope' into declined, spend
+    select d.decision, eve._more_spend(d.kind, d.subject) into declined, spend
     from pg_catalog.jsonb_array_elements(was) as h (value)
     join eve.decision as d on d.queue_id = c.queue_id and d.decision::text = h.value ->> 'ref'
     join eve.work_item as w on w.queue_id = c.queue_id and w.item = _rederive.item
     where h.value ->> 'trigger' = 'decision' and d.phase = 'declined'
-        and ((w.queue_state).attempts = 0 or d.subject ? 'scope')
+        and ((w.queue_state).attempts = 0 or eve._more_spend(d.kind, d.subject))
     limit 1;
     if found and spend then
         s := (select w.queue_state from eve.work_item as w

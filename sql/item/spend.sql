@@ -102,7 +102,7 @@ begin
         allowed := policy.spend_limit + coalesce((
             select pg_catalog.sum(d.granted) from eve.decision as d
             where d.queue_id = _over_spend.queue_id and d.item = _over_spend.item
-                and d.subject ->> 'scope' = 'item'), 0);
+                and eve._more_spend(d.kind, d.subject) and d.subject ->> 'scope' = 'item'), 0);
         if spent > allowed then
             return pg_catalog.jsonb_build_object('scope', 'item', 'root', top, 'spent', spent, 'limit', allowed,
                 'grant', spent - allowed + greatest(policy.spend_limit, 1));
@@ -114,7 +114,7 @@ begin
             where s.queue_id = _over_spend.queue_id and s.root = top);
         allowed := policy.spend_tree_limit + coalesce((
             select pg_catalog.sum(d.granted) from eve.decision as d
-            where d.queue_id = _over_spend.queue_id and d.kind = 'spend'
+            where d.queue_id = _over_spend.queue_id and d.kind = 'spend' and eve._more_spend(d.kind, d.subject)
                 and d.subject ->> 'root' = top::text and d.subject ->> 'scope' = 'tree'), 0);
         if spent > allowed then
             return pg_catalog.jsonb_build_object('scope', 'tree', 'root', top, 'spent', spent, 'limit', allowed,

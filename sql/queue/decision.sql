@@ -5,6 +5,15 @@ create sequence eve.decision_seq as bigint;
 
 comment on sequence eve.decision_seq is 'Decision ids.';
 
+create function eve._more_spend(kind text, subject jsonb)
+returns boolean
+language sql
+immutable
+return _more_spend.kind = 'spend' and not _more_spend.subject ? 'pool';
+
+comment on function eve._more_spend(text, jsonb) is
+'Whether the queue itself asked for more spend of an item or a tree: what others propose names a pool, whatever else its subject says.';
+
 create function eve._bound(kind text, item bigint, token bigint, digest text)
 returns boolean
 language plpgsql

@@ -193,3 +193,19 @@ def test_an_uncertain_item_is_not_asked_for(limited: Desk) -> None:
     limited.hold("eve_fail", lease, disposition="uncertain")
     assert not limited.acquire().granted
     assert "decision_proposed" not in limited.kinds(0)
+
+
+def test_nobody_else_asks_for_the_queue(limited: Desk) -> None:
+    """What a subject says does not make a proposal one of the queue's own."""
+    item = over(limited)
+    limited.approve("cloud", 1, default_pool=False)
+    words = {"scope": "item", "root": item, "grant": 1000}
+    spend = limited.call("t_worker", "eve_propose", kind="spend", pool="cloud", slots=2, item=item,
+                         subject=words)  # fmt: skip
+    limited.call("t_human", "eve_accept", decision=spend.decision)
+    assert limited.acquire(item=item).refusal == "spend_not_approved"
+    lease = limited.lease(item=limited.item())
+    approval = limited.hold("eve_propose", lease, kind="approval", digest="0" * 64, subject=words)
+    limited.hold("eve_return", lease, decision=approval.decision)
+    limited.call("t_human", "eve_decline", decision=approval.decision)
+    assert limited.phase(lease.item) == "ready"

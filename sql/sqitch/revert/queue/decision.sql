@@ -3,6 +3,7 @@ begin;
 
 drop table eve.decision;
 drop function eve._bound(text, bigint, bigint, text);
+drop function eve._more_spend(text, jsonb);
 drop sequence eve.decision_seq;
 
 commit;

@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve.decision_seq'::regclass, 'pg_class') is not null)::int;
+select 1 / (obj_description('eve._more_spend(text, jsonb)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._bound(text, bigint, bigint, text)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve.decision'::regclass, 'pg_class') is not null)::int;
 select queue_id, decision, kind, subject, item, token, digest, phase, proposer, proposed_at, expires_at, decider, decided_at, answer, consumed_at, granted from eve.decision where false;
