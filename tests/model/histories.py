@@ -215,7 +215,7 @@ class Walk:
         return {
             "class": name, "class_id": 1 + list(self.revisions).index(name), "revision": revision,
             "lane": 1 + list(self.revisions).index(name), "preset": "job", "document": {},
-            "digest": DIGEST,
+            "digest": DIGEST, "answers": {},
             "policy": {"ttl_floor": "1 s", "ttl_ceiling": "1 day", "replay_class": "safe"},
         }  # fmt: skip
 
