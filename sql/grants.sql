@@ -95,6 +95,8 @@ begin
             ('eve_recover',            'worker operator'),
             ('eve_item',               'producer worker verifier operator human auditor'),
             ('eve_explain',            'producer worker verifier operator human auditor'),
+            ('eve_checks',             'producer worker verifier operator human auditor'),
+            ('eve_statement',          'producer worker verifier operator human auditor'),
             ('eve_contract',           'producer worker verifier operator human auditor'),
             ('eve_history',            'verifier operator human auditor'),
             ('eve_replay',             'verifier operator human auditor'),
