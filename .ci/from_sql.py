@@ -89,6 +89,8 @@ ALWAYS = {  # fields that are never null; all others may be
     " stored_items stored_bytes eligible_items arrivals completions in_flight worker_limit"
     " reserved_capacity dependency_health estimator drain released replayed",
     "backtest_answer": "part because",
+    "check_answer": "code kind name evidence unavailable",
+    "statement_answer": "statement slots unavailable",
     "stats_answer": "class status phase items oldest_since",
 }
 NOT_VERBS = {"eve_acquire"}  # the client has its own: it answers a job

@@ -364,6 +364,25 @@ class StatsAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer(Answer):
+    """Answer of eve_checks, a row a code: answer is null where evidence that it needs is not on
+    record; unavailable names what is missing.
+    """
+
+    _select: ClassVar[LiteralString] = (
+        "r.code, r.kind, r.name, r.answer, cast(r.evidence as text), r.unavailable"
+    )
+    _json: ClassVar[frozenset[str]] = frozenset({"evidence"})
+
+    code: str
+    kind: str
+    name: str
+    answer: bool | None
+    evidence: Any
+    unavailable: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationAnswer(Answer):
     """Answer of eve_measure, a row a class: what was measured in one window (items, bytes, ages,
     counts of the window, slots), the expected start delay, the drain, and how many waiting
@@ -425,3 +444,21 @@ class BacktestAnswer(Answer):
     would_decision: str | None
     would_reason: str | None
     because: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementAnswer(Answer):
+    """Answer of eve_statement: the sentence, its slots by name, and those that nothing on record
+    fills; an empty slot reads "unavailable", never zero.
+    """
+
+    _select: ClassVar[LiteralString] = (
+        "r.item, r.submission, r.statement, cast(r.slots as text), r.unavailable"
+    )
+    _json: ClassVar[frozenset[str]] = frozenset({"slots"})
+
+    item: int | None
+    submission: int | None
+    statement: str
+    slots: Any
+    unavailable: tuple[str, ...]

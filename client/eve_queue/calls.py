@@ -20,12 +20,14 @@ from .answers import (
     AdmissionAnswer,
     AuditAnswer,
     BacktestAnswer,
+    CheckAnswer,
     EventAnswer,
     ExplainAnswer,
     FinishAnswer,
     ItemAnswer,
     LeaseAnswer,
     ObservationAnswer,
+    StatementAnswer,
     StatsAnswer,
     SweepAnswer,
     TurnAnswer,
@@ -1285,6 +1287,53 @@ def explain(
     )
 
 
+def checks(
+    queue: str,
+    item: int | None = None,
+    *,
+    work_id: str | None = None,
+) -> Call[list[CheckAnswer]]:
+    """What an item answers, from evidence on record, to five milestones, ten questions, nineteen
+    evidence states and forty-nine checks: true, false, or null with what is unavailable.
+    Refuses unknown and foreign items alike (P0002).
+    """
+    return call(
+        "eve_checks",
+        CheckAnswer,
+        many=True,
+        given=(
+            ("queue", "text", queue),
+            ("item", "bigint", item),
+            ("work_id", "text", work_id),
+        ),
+    )
+
+
+def statement(
+    queue: str,
+    item: int | None = None,
+    *,
+    work_id: str | None = None,
+    submission: int | None = None,
+) -> Call[StatementAnswer]:
+    """The sentence that the evidence on record supports, for an item or a refused submission:
+    policy, class, depth, bytes, age, rates, deadline, dependencies, window, lease, fence,
+    attempt and terminal record; what is not on record reads unavailable, never zero. Refuses
+    what is unknown or foreign (P0002).
+    """
+    return call(
+        "eve_statement",
+        StatementAnswer,
+        many=False,
+        given=(
+            ("queue", "text", queue),
+            ("item", "bigint", item),
+            ("work_id", "text", work_id),
+            ("submission", "bigint", submission),
+        ),
+    )
+
+
 def replay(
     queue: str,
     item: int,
@@ -1372,6 +1421,8 @@ FUNCTIONS: Mapping[str, Callable[..., Call[Any]]] = {
     "eve_history": history,
     "eve_stats": stats,
     "eve_explain": explain,
+    "eve_checks": checks,
+    "eve_statement": statement,
     "eve_replay": replay,
     "eve_audit": audit,
     "eve_rebuild": rebuild,

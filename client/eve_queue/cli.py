@@ -21,7 +21,7 @@ from typing import Annotated, Any
 
 import psycopg
 
-from . import calls, classes, importers, load, roles
+from . import calls, classes, forms, importers, load, roles
 from . import install as installing
 from .answer import Answer, JsonText, Lease
 from .answers import BacktestAnswer, FinishAnswer, ItemAnswer
@@ -42,6 +42,7 @@ try:
         Out,
         audit_line,
         exit_code,
+        page,
         shown_json,
         told,
         when,
@@ -690,6 +691,77 @@ def explain(
             out.say(f"  {reason.remedy}" + (f" Owner: {reason.owner}." if reason.owner else ""))
             if reason.detail:
                 out.say(f"  {shown_json(reason.detail)}")
+
+
+@app.command(help=promise("eve_checks"))
+def checks(
+    queue: QueueName, which: Which, by_work_id: ByWorkId = False, dsn: Dsn = "",
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    with told(as_json) as out, Queue(dsn, queue) as q:
+        answers = q.checks(**named(which, by_work_id))
+        for answer in answers:
+            out.row(answer)
+        word = {True: "yes", False: "no", None: "unavailable"}
+        out.table(
+            ("", "code", "", "answer", "evidence"),
+            (
+                (
+                    a.kind,
+                    a.code,
+                    a.name,
+                    word[a.answer],
+                    f"missing: {', '.join(a.unavailable)}"
+                    if a.unavailable
+                    else shown_json(a.evidence),
+                )
+                for a in answers
+            ),
+        )
+
+
+@app.command(help=promise("eve_statement"))
+def statement(
+    queue: QueueName, which: Which, by_work_id: ByWorkId = False,
+    submission: Annotated[
+        bool, typer.Option("--submission", help="the number is that of a refused submission")
+    ] = False,
+    dsn: Dsn = "", as_json: AsJson = False,
+) -> None:  # fmt: skip
+    with told(as_json) as out, Queue(dsn, queue) as q:
+        asked = {"submission": int(which)} if submission else named(which, by_work_id)
+        answer = q.statement(**asked)
+        out.row(answer)
+        out.say(page(answer.statement))
+
+
+@app.command()
+def worksheet(
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]")] = None,
+    which: Annotated[str | None, typer.Argument(metavar="[ITEM]")] = None,
+    by_work_id: ByWorkId = False,
+    dsn: Dsn = "",
+) -> None:
+    """A form that keeps what is said of an item apart: blank, or filled in from the record."""
+    with told(False) as out:
+        if queue is None or which is None:
+            out.say(forms.worksheet("blank", {}))
+            return
+        with Queue(dsn, queue) as q:
+            found = q.checks(**named(which, by_work_id))
+            known = {a.code: (a.answer, a.evidence) for a in found}
+            out.say(page(forms.worksheet(f"{queue}, item {which}", known)))
+
+
+@app.command()
+def card(
+    stored: Annotated[
+        bool, typer.Option("--stored", help="six gates for an item in store")
+    ] = False,
+) -> None:
+    """Six checks before work is taken on, or six gates that start from a stored item."""
+    with told(False) as out:
+        out.say(forms.card(stored))
 
 
 @app.command(help=promise("eve_audit"))

@@ -42,6 +42,16 @@ class Fault(Exception):
         self.hint = hint
 
 
+def page(text: str) -> str:
+    """Text of several lines: what is foreign in it cannot steer a terminal, nothing is cut."""
+    return "".join(
+        char
+        if char.isprintable() or char == "\n"
+        else char.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for char in text
+    )
+
+
 class Out:
     """Text for people or JSON for machines, never both."""
 

@@ -17,12 +17,14 @@ from .answers import (
     AdmissionAnswer,
     AuditAnswer,
     BacktestAnswer,
+    CheckAnswer,
     EventAnswer,
     ExplainAnswer,
     FinishAnswer,
     ItemAnswer,
     LeaseAnswer,
     ObservationAnswer,
+    StatementAnswer,
     StatsAnswer,
     SweepAnswer,
     TurnAnswer,
@@ -961,6 +963,34 @@ class AsyncVerbs(ABC):
         (P0002).
         """
         return await self.call(calls.explain(self.name, item, work_id=work_id))
+
+    async def checks(
+        self,
+        item: int | None = None,
+        *,
+        work_id: str | None = None,
+    ) -> list[CheckAnswer]:
+        """What an item answers, from evidence on record, to five milestones, ten questions,
+        nineteen evidence states and forty-nine checks: true, false, or null with what is
+        unavailable. Refuses unknown and foreign items alike (P0002).
+        """
+        return await self.call(calls.checks(self.name, item, work_id=work_id))
+
+    async def statement(
+        self,
+        item: int | None = None,
+        *,
+        work_id: str | None = None,
+        submission: int | None = None,
+    ) -> StatementAnswer:
+        """The sentence that the evidence on record supports, for an item or a refused submission:
+        policy, class, depth, bytes, age, rates, deadline, dependencies, window, lease, fence,
+        attempt and terminal record; what is not on record reads unavailable, never zero.
+        Refuses what is unknown or foreign (P0002).
+        """
+        return await self.call(
+            calls.statement(self.name, item, work_id=work_id, submission=submission)
+        )
 
     async def replay(
         self,

@@ -28,7 +28,8 @@ begin
         select from eve.free_slot as f where f.queue_id = c.queue_id and f.pool = c.default_pool);
     door := eve._facts(c, k, door);
     door.blocked := case when k.class_paused then 'class is paused' when paused then 'pool is paused'
-        when (k.state).phase = 'ready' then eve._condemn(c, k, eve._clock(c)) end;
+        when (k.state).phase = 'ready' then coalesce(eve._condemn(c, k, eve._clock(c)),
+            eve._downstream(c.queue_id, k.policy, eve._clock(c))) end;
     codes := eve._gates(door);
     if (k.state).phase = 'leased' then
         return next row(target, status, 'leased', 'running',
@@ -80,6 +81,17 @@ begin
                     ' eve_propose(%L, ''waiver'', item => %s, work_id => …).', c.queue, target)
                 when 'policy' then format(
                     'The class gets a revision that answers it: eve_define_class(%L, %L, …).', c.queue, k.class)
+                when 'observation' then case when h.ref = k.class
+                    then format('Fresh evidence of the class: eve_measure(%L, %L); whoever comes for work measures, too.',
+                        c.queue, k.class)
+                    else format('Somebody tells how it is: eve_set_health(%L, %L, …).', c.queue, h.ref) end
+                when 'health' then format('It recovers, and somebody says so: eve_set_health(%L, %L, ''healthy'').',
+                    c.queue, h.ref)
+                when 'validator' then format('Extension eve_plpython is installed, then eve_recheck(%L, %s).',
+                    c.queue, target)
+                when 'effect' then format('The live item with effect identity %L ends or is verified.', h.ref)
+                when 'reconciliation' then format('A verifier or human calls eve_reconcile(%L, %s, …).',
+                    c.queue, target)
                 else format('The trigger %s fires.', h.trigger) end,
             h.owner,
             jsonb_strip_nulls(jsonb_build_object('trigger', h.trigger, 'ref', nullif(h.ref, ''), 'due_at', h.due_at,

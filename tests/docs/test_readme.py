@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from support.cluster import Cluster, running
 from support.fleet import Fleet
 
 ROOT = Path(__file__).parents[2]
+# What differs from run to run is shown as an ellipsis: instants, and the numbers of items.
+INSTANT = re.compile(
+    r"(?<=item )\d+|(?<=item => )\d+|(?<='doors', )\d+|\d{4}-\d\d-\d\dT[\d:.]+\+00:00"
+)
 
 pytestmark = pytest.mark.xdist_group("readme")  # the sessions of a page follow each other
 BLOCK = re.compile(r"^```(sql|text|python|sh|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -100,6 +105,26 @@ def test_the_walk_through_the_house_runs(durable: Cluster) -> None:
     for kind, text in blocks(ROOT / "sql" / "README.md"):
         if kind == "sql":
             assert "ERROR" not in psql(durable, text)
+
+
+def test_what_the_command_line_says_of_items_is_what_the_page_shows(durable: Cluster) -> None:
+    found = blocks(ROOT / "sql" / "README.md")
+    shown = 0
+    for place, (kind, text) in enumerate(found):
+        if kind != "sh" or not text.startswith("eve "):
+            continue
+        printed = ""
+        for line in text.splitlines():
+            done = subprocess.run(
+                [sys.executable, "-m", "eve_queue.cli", *shlex.split(line)[1:]],
+                env={**durable.environment("readme"), "PYTHONPATH": str(ROOT / "client")},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            printed += done.stdout
+        assert INSTANT.sub("…", printed).split() == found[place + 1][1].split()
+        shown += 1
+    assert shown == 4
 
 
 def test_the_commands_of_the_readme_are_targets() -> None:
