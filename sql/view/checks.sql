@@ -177,7 +177,8 @@ begin atomic
             'arrivals', f -> 'arrivals',
             'completions', f -> 'completions',
             'in_flight', f -> 'in_flight',
-            'dependencies', coalesce(f -> 'dependency_capacity', case when f ->> 'dependencies' is null then '"none named"'::jsonb end)),
+            'dependencies', coalesce(f -> 'dependency_capacity',
+                case when f ->> 'dependencies' is null then '"none named"'::jsonb end)),
             true),
         ('A1-094', pg_catalog.jsonb_build_object(
             'consulted', f -> 'consulted'),

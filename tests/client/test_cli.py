@@ -309,3 +309,51 @@ def test_every_command_is_documented() -> None:
         assert command.help or (command.callback and command.callback.__doc__)
         assert command.name is None or command.name in told
     assert "eve_submit" in calls.FUNCTIONS
+
+
+def test_a1_106_a_worksheet_keeps_what_is_said_apart(db: Database, make_queue: MakeQueue) -> None:
+    blank = eve(db.dsn(), "worksheet").out
+    sections = re.findall(r"^\d\. (.+)$", blank, re.MULTILINE)
+    assert [s.split(":")[0] for s in sections] == [
+        "Envelope", "Identities", "State boundaries", "Capacity evidence", "Replay class",
+        "Ownership", "Again at execution", "Terminal observations",
+    ]  # fmt: skip
+    assert "[yes]" not in blank
+    assert "[no]" not in blank
+    assert "proves nothing by itself" in blank
+    make_queue()
+    eve(db.dsn("t_producer"), "submit", "q", "--work-id", "a")
+    filled = eve(db.dsn("t_auditor"), "worksheet", "q", "a", "--work-id").out
+    assert "[yes] operation and effect (A1-087): effect default:a, operation default" in filled
+    assert "[no] leased (A1-004)" in filled
+    assert re.search(r"\[_+\] value window", filled)
+
+
+def test_a1_107_a2_172_two_cards_of_six(db: Database) -> None:
+    six, stored = eve(db.dsn(), "card").out, eve(db.dsn(), "card", "--stored").out
+    assert re.findall(r"^\d. ([^:]+)", six, re.MULTILINE) == [
+        "intent", "capacity", "effect safety", "ownership", "admission", "terminal evidence",
+    ]  # fmt: skip
+    assert "STORED" in stored.splitlines()[0]
+    assert re.findall(r"^\d. ([^:]+)", stored, re.MULTILINE) == [
+        "intent and value", "deadline and drain", "payload and repetition", "fenced lease",
+        "effect evidence", "terminal outcome",
+    ]  # fmt: skip
+
+
+def test_checks_and_statement_are_told(db: Database, make_queue: MakeQueue) -> None:
+    make_queue()
+    eve(db.dsn("t_producer"), "submit", "q", "--work-id", "a")
+    refused = eve(db.dsn("t_producer"), "submit", "q", "--deadline", "2001-01-01T00:00Z", "--json")
+    auditor = db.dsn("t_auditor")
+    table = eve(auditor, "checks", "q", "a", "--work-id").out
+    assert re.search(r"milestone +A1-001 +stored.* yes", table)
+    assert re.search(r"A2-134 .* unavailable +missing: value_until", table)
+    rows = eve(auditor, "checks", "q", "a", "--work-id", "--json").rows
+    assert len(rows) == 83
+    said = eve(auditor, "statement", "q", "a", "--work-id").out
+    assert said.startswith("Under policy 1 of class default, with 1 items")
+    number = re.search(r'"submission": ?(\d+)', refused.out + refused.err)
+    if number:
+        told = eve(auditor, "statement", "q", number[1], "--submission")
+        assert "rejected intent" in told.out

@@ -34,7 +34,7 @@ def check(answer: object) -> None:
             value = getattr(row, field.name)
             if value is None:
                 assert kind is Any or type(None) in typing.get_args(kind), (type(row), field.name)
-            elif kind is not Any:
+            elif kind is not Any and typing.get_origin(kind) is not tuple:
                 plain = next(k for k in (typing.get_args(kind) or [kind]) if k is not type(None))
                 if plain in (str, int, bool, bytes, datetime):
                     assert type(value) is plain, (type(row), field.name, value)
@@ -137,6 +137,8 @@ def test_every_function_can_be_called(db: Database, acting: Callable[[str], Watc
     for reader in (producer, auditor):
         reader.item(work_id="a")
         reader.explain(work_id="b")
+        assert reader.checks(work_id="b")
+        assert reader.statement(work_id="b").statement
     auditor.history(0)
     auditor.stats()
     auditor.replay(a.item or 0)

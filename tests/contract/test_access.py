@@ -55,6 +55,8 @@ sweep               .       x       .        x       .      .
 recover             .       x       .        x       .      .
 item                o       x       x        x       x      x
 explain             o       x       x        x       x      x
+checks              o       x       x        x       x      x
+statement           o       x       x        x       x      x
 contract            x       x       x        x       x      x
 history             .       .       x        x       x      x
 replay              .       .       x        x       x      x

@@ -331,6 +331,13 @@ BAD: dict[str, dict[str, Cases]] = {
     "eve_explain": {
         "queue": QUEUE, "item": [(None, "22023"), *ITEM[1:]], "work_id": [("a", "22023")],
     },
+    "eve_checks": {
+        "queue": QUEUE, "item": [(None, "22023"), *ITEM[1:]], "work_id": [("a", "22023")],
+    },
+    "eve_statement": {
+        "queue": QUEUE, "item": [(None, "22023"), *ITEM[1:]], "work_id": [("a", "22023")],
+        "submission": [(1, "22023")],
+    },
     "eve_history": {
         "queue": QUEUE, "item": [(None, "22023"), *ITEM[2:]], "work_id": [("a", "22023")],
     },

@@ -303,7 +303,8 @@ def test_every_act_is_promised_and_a_submission_keeps_the_setting(
     same = {
         "eve_submit", "eve_sweep", "eve_recover", "eve_rebuild", "eve_fence", "eve_fence_table",
         "eve_contract", "eve_item", "eve_history", "eve_stats", "eve_explain", "eve_replay",
-        "eve_audit", "eve_backtest", "eve_measure", "eve_set_health", "eve_recheck",
+        "eve_audit", "eve_backtest", "eve_checks", "eve_statement", "eve_measure",
+        "eve_set_health", "eve_recheck",
     }  # fmt: skip
     found = {}
     for verb in set(world.verbs) - {"eve_resume", "eve_unpause"}:  # nothing to undo in this world

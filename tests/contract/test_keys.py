@@ -17,7 +17,8 @@ WITHOUT_KEY = {  # each for its reason
     "eve_fence_table": "a trigger is made once: the second time it exists (42710)",
     "eve_rebuild": "folds the same ledger again",
 }
-READS = {"eve_contract", "eve_item", "eve_history", "eve_stats", "eve_explain", "eve_replay",
+READS = {"eve_checks", "eve_statement",
+         "eve_contract", "eve_item", "eve_history", "eve_stats", "eve_explain", "eve_replay",
          "eve_audit", "eve_backtest"}  # fmt: skip
 
 # For every argument of every keyed verb, another value of its type that passes the first look.

@@ -38,7 +38,7 @@ ASK: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def told(learned: Database) -> Iterator[Desk]:
+def told(learned: Database) -> Desk:
     """A class that declares everything, an item that went the whole way, one that met trouble."""
     desk = Desk(learned, learned.make_queue("told"))
     desk.approve("cloud", 5)
@@ -67,7 +67,7 @@ def told(learned: Database) -> Iterator[Desk]:
     assert desk.submit(coalescing_key="h", **ASK).reason == "item_budget_exhausted"
     desk.calls("t_operator", "eve_measure", **{"class": "full"})
     desk.item(work_id="bare")
-    yield desk
+    return desk
 
 
 def answers(desk: Desk, work_id: str, role: str = "t_auditor") -> dict[str, Row]:

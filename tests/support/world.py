@@ -142,6 +142,8 @@ class World:
             "eve_sweep": each(["worker", "operator"], {}),
             "eve_recover": each(["worker", "operator"], {}),
             "eve_item": each(ROLES, {"item": i["ready"]}),
+            "eve_checks": each(ROLES, {"item": i["ready"]}),
+            "eve_statement": each(ROLES, {"item": i["ready"]}),
             "eve_explain": each(ROLES, {"item": i["ready"]}),
             "eve_history": each(ROLES[2:], {"item": i["ready"]}),
             "eve_replay": each(ROLES[2:], {"item": i["ready"]}),
