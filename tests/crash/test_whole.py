@@ -134,6 +134,10 @@ def recover(desk: Desk, _item: int) -> None:
     desk.call("t_operator", "eve_recover")
 
 
+def measure(desk: Desk, _item: int) -> None:
+    desk.calls("t_operator", "eve_measure")
+
+
 def reconcile(finding: str) -> Case:
     def ask(_desk: Desk, item: int) -> dict[str, object]:
         return {"item": item, "finding": finding, "evidence": {"kind": "lookup"}}
@@ -168,7 +172,7 @@ CASES = {
     ),
     "released by an observation": Case(
         unmeasured, "t_operator", "eve_measure", nothing, "held", "ready",
-        lambda desk, _item: desk.calls("t_operator", "eve_measure") and None,
+        measure,
     ),
     "reconciled as absent": reconcile("absent"),
     "reconciled as observed": reconcile("observed"),
