@@ -472,9 +472,10 @@ begin
             end if;
         end if;
     end loop;
-    if pass then
-        select i.effect_identity into effect from eve.intent as i
-        where i.queue_id = c.queue_id and i.item = _close_edges.item and i.effect_unique;
+    if pass and (select w.effect_unique from eve.work_item as w
+        where w.queue_id = c.queue_id and w.item = _close_edges.item) then
+        effect := (select i.effect_identity from eve.intent as i
+            where i.queue_id = c.queue_id and i.item = _close_edges.item);
     end if;
     if effect is not null then
         released := released + eve._pass_effect(c, effect, at);
