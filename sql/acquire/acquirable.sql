@@ -11,6 +11,6 @@ return (
 );
 
 comment on function eve._gate_acquirable(eve.door) is
-'Gate not_acquirable: true refuses. The phase is not ready, or the class or pool is paused; a hold for dependencies or a decision is left to those gates.';
+'Gate not_acquirable: true refuses. The phase is not ready, or the class or pool is paused; a hold for dependencies, a decision or a limit key is left to those gates.';
 
 commit;

@@ -33,7 +33,7 @@ begin
         door.gated_hold := not exists (
             select from eve.hold as h
             where h.queue_id = c.queue_id and h.item = k.item
-                and h.trigger not in ('dependency', 'decision'));
+                and h.trigger not in ('dependency', 'decision', 'key'));
     end if;
 end
 $$;
@@ -133,6 +133,9 @@ begin
         -- Above READ COMMITTED the halt was read in an old snapshot: a halt since then is 40001 here.
         perform from eve.queue as q where q.queue_id = c.queue_id for share;
     end if;
+    if c.limited and not c.halted then
+        perform eve._pass_keys(c, at, 4);
+    end if;
     door.halted := c.halted;
     door.ttl := ttl;
     door.ttl_floor := c.ttl_floor;
@@ -198,7 +201,8 @@ begin
             when (k.state).phase = 'ready'
                 then nullif(nullif(eve._condemn(c, k, at), 'max attempts exceeded'), 'spend_not_approved')
         end;
-        door.saturated := nullif(eve._downstream(c.queue_id, k.policy, at), door.blocked);
+        door.saturated := coalesce(
+            eve._saturated_key(c.queue_id, item), nullif(eve._downstream(c.queue_id, k.policy, at), door.blocked));
         codes := eve._gates(door);
         if codes is null then
             picked.slot := coalesce(slots[1], eve._take_slot(c.queue_id, pool));
@@ -309,6 +313,9 @@ begin
                 end if;
             end loop;
             perform eve._advance_slots(c.queue_id, pool);
+            if c.limited then
+                perform eve._advance_calls(c.queue_id);
+            end if;
             perform eve._probe(c.queue_id);
         end if;
     end loop;

@@ -290,6 +290,7 @@ begin
         from eve.free_slot as f
         where f.queue_id = q and f.seq < eve._slot_mark(q, f.pool, true)
     ) as s;
+    part := case when eve._audit_keys(q) is null then part else coalesce(part, '[]') || eve._audit_keys(q) end;
     a.slots := case when part is null then 'accounted' else 'off' end;
     faults := faults || coalesce(part, '[]');
     -- Search structures are those of the states.
@@ -325,6 +326,14 @@ begin
         from (select y.* from eve.waiting_key as y where y.queue_id = q) as k
         full join eve._waiting_keys(q) as s on s.class_id = k.class_id and s.key = k.key
         where k.item is distinct from s.item
+        limit 100)
+        union all
+        (select 'hold key', h.item
+        from eve.hold as h
+        join eve.work_item as w on w.queue_id = h.queue_id and w.item = h.item
+        where h.queue_id = q and (h.trigger = 'key' or h.class_id is not null) and (
+            h.class_id is distinct from w.class_id or h.rank is distinct from (w.queue_state).rank
+            or h.place is null)
         limit 100)
         union all
         (select 'tally of class ' || k.name, null
@@ -426,10 +435,10 @@ begin
     lock table eve.queue in access exclusive mode;
     c := eve._enter(queue, '{operator}');
     delete from eve.work_item as w where w.queue_id = c.queue_id;
-    insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique, queue_state,
-        hash)
+    insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique, limited,
+        queue_state, hash)
     select c.queue_id, r.item, coalesce(i.class_id, 0), coalesce(i.lane, 0), coalesce(i.payload_size, 0),
-        coalesce(i.coalesces, false), coalesce(i.effect_unique, false), r.state, r.hash
+        coalesce(i.coalesces, false), coalesce(i.effect_unique, false), coalesce(i.limited, false), r.state, r.hash
     from (
         select l.item,
             eve.replay(eve._event(l.kind, l.phase, l.at, l.principal, l.worker, l.epoch, l.revision, l.token,
@@ -458,12 +467,15 @@ begin
         and ((p.queue_state).phase = 'verified' or d.needs = 'ended' and (p.queue_state).phase in
             ('rejected', 'expired', 'cancelled', 'coalesced', 'dead'));
     delete from eve.hold as h where h.queue_id = c.queue_id;
-    insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges)
+    insert into eve.hold (
+        queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges, class_id, rank, place)
     select w.queue_id, w.item, h.reason, coalesce(h.ref, ''), h.owner, h.trigger, h.due_at,
         case when h.trigger <> 'time' then eve._clock(c) end,
         case when h.reason = 'dependency_not_ready' then (
             select count(*) from eve.dependency as d
-            where d.queue_id = w.queue_id and d.item = w.item and d.open) end
+            where d.queue_id = w.queue_id and d.item = w.item and d.open) end,
+        case when h.trigger = 'key' then w.class_id end,
+        case when h.trigger = 'key' then (w.queue_state).rank end, h.place
     from eve.work_item as w
     cross join lateral (
         select l.data -> 'holds' as holds from eve.ledger as l
@@ -471,7 +483,7 @@ begin
         order by l.version desc limit 1
     ) as s
     cross join lateral jsonb_to_recordset(s.holds) as h (
-        reason text, ref text, owner text, trigger text, due_at timestamptz)
+        reason text, ref text, owner text, trigger text, due_at timestamptz, place timestamptz)
     where w.queue_id = c.queue_id and (w.queue_state).phase = 'held';
     delete from eve.spend as s where s.queue_id = c.queue_id;
     insert into eve.spend (queue_id, item, version, root, amount)
@@ -488,6 +500,7 @@ begin
     delete from eve.pool as x where x.queue_id = c.queue_id;
     delete from eve.keeper as x where x.queue_id = c.queue_id;
     delete from eve.queue as x where x.queue_id = c.queue_id;
+    delete from eve.key_limit as x where x.queue_id = c.queue_id;
     for said in
         select l.version, l.kind, l.at, l.actor, l.principal, l.epoch, l.data
         from eve.ledger as l where l.queue_id = c.queue_id and l.item = 0
@@ -497,6 +510,7 @@ begin
             c.queue_id, said.version, said.kind, said.at, said.actor, said.principal, said.epoch, said.data);
     end loop;
     perform eve._repair_slots(c);
+    perform eve._rebuild_keys(c.queue_id);
     -- No transaction that has written a tally is open: each holds eve.queue.
     delete from eve.tally as x where x.queue_id = c.queue_id;
     delete from eve.total as x where x.queue_id = c.queue_id;

@@ -352,7 +352,8 @@ begin
                 d.holds := d.holds || coalesce((
                     select jsonb_agg(h) from jsonb_array_elements(r.holds) as h
                     where h ->> 'reason' in (
-                        'unknown_dependency', 'dependency_cycle', 'dependency_not_ready')), '[]');
+                        'unknown_dependency', 'dependency_cycle', 'dependency_not_ready')
+                        or h ->> 'reason' = 'key_saturated' and (a.policy).limit_per_key is not null), '[]');
                 if d.holds <> '[]' then
                     d.decision := 'HOLD';
                     d.reason := d.holds -> 0 ->> 'reason';

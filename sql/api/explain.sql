@@ -92,6 +92,8 @@ begin
                 when 'effect' then format('The live item with effect identity %L ends or is verified.', h.ref)
                 when 'reconciliation' then format('A verifier or human calls eve_reconcile(%L, %s, …).',
                     c.queue, target)
+                when 'key' then format('Limit key "%s" has %s leases; it is released when one ends.', h.ref,
+                    eve._key_live(c.queue_id, k.class_id, h.ref))
                 else format('The trigger %s fires.', h.trigger) end,
             h.owner,
             jsonb_strip_nulls(jsonb_build_object('trigger', h.trigger, 'ref', nullif(h.ref, ''), 'due_at', h.due_at,

@@ -102,7 +102,7 @@ begin
     answer.missing := '{}';
     answer.replayed := false;
     if phase = 'held' and due <= at then
-        appended := eve._settle_holds(c, item, at, '[]', 'retry_backoff', null);
+        appended := eve._settle_holds(c, item, at, '[]', 'retry_backoff', null, ticket => true);
         answer.phase := appended.phase;
     end if;
     perform eve._put_slot(c.queue_id, h.pool, h.number);

@@ -53,6 +53,8 @@ declare
     a eve.acting;
     answer eve.act_answer;
     policy eve.policy;
+    at timestamptz;
+    lacks jsonb;
 begin
     c := eve._enter(queue, eve._everyone());
     perform eve._must_own(c, item, 'human');
@@ -72,11 +74,14 @@ begin
     end if;
     policy := eve._policy(c.queue_id, a.class_id, (a.state).revision);
     perform eve._durable(c);
+    at := eve._clock(c);
+    lacks := eve._ticket_holds(c.queue_id, item, at);
     -- Extra attempts count from what is spent: a budget lowered meanwhile does not eat them.
-    return eve._act_keep(c, idempotency_key, eve._acted(item, eve._append(c, item, 'unparked', eve._clock(c),
-        phase => 'ready', revision => (a.state).revision,
+    return eve._act_keep(c, idempotency_key, eve._acted(item, eve._append(c, item, 'unparked', at,
+        phase => case when lacks = '[]' then 'ready' else 'held' end, revision => (a.state).revision,
         attempts => extra_attempts + greatest(0, (a.state).attempts - eve._budget(policy, a.state)), reason => reason,
-        data => jsonb_build_object('extra_attempts', extra_attempts))));
+        data => jsonb_strip_nulls(jsonb_build_object('extra_attempts', extra_attempts,
+            'holds', nullif(lacks, '[]'))))));
 end
 $$;
 

@@ -220,7 +220,7 @@ begin
             operation_identity, effect_identity, cancellation_identity, requested_at, not_before,
             deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions,
             replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label,
-            parent, root, depth, effect_unique, coalesces, edges, trace, derived, principal, submitted_at)
+            parent, root, depth, effect_unique, coalesces, limited, edges, trace, derived, principal, submitted_at)
         values (
             c.queue_id, answer.item, answer.work_id, of_class, of.lane, payload, a.size, a.digest,
             operation_identity,
@@ -229,7 +229,7 @@ begin
             a.margin, a.value_until, eve_submit.priority_class, dependency_revisions,
             worse, coalesce(completion_test, policy.completion_test), expected_effects,
             coalescing_key, limit_key, group_label, l.parent, l.root, l.depth, policy.effect_unique,
-            d.claimed is not null,
+            d.claimed is not null, policy.limit_per_key is not null and eve_submit.limit_key is not null,
             coalesce(cardinality(after), 0) + coalesce(cardinality(after_ended), 0), trace,
             derived, c.principal, at)
         on conflict on constraint intent_work_id_is_unique do nothing;
@@ -290,6 +290,9 @@ begin
             -- Nobody names a new item yet but those that waited for its name: only then can it close a cycle.
             d.holds := d.holds || eve._edge_holds(c, answer.item,
                 named > 0 or answer.work_id = any (after) or coalesce(answer.work_id = any (after_ended), false));
+        end if;
+        if policy.limit_per_key is not null and eve_submit.limit_key is not null and d.holds = '[]' then
+            d.holds := eve._limit_holds(c.queue_id, of_class, eve_submit.limit_key, at, true);
         end if;
         if jsonb_array_length(d.holds) > 0 then
             answer.decision := 'HOLD';

@@ -143,6 +143,12 @@ begin
     end loop;
     perform eve._advance_due(c.queue_id);
     perform eve._advance_slots(c.queue_id, p.pool) from eve.pool as p where p.queue_id = c.queue_id;
+    if c.limited then
+        perform eve._fit_keys(c.queue_id, k.class_id, false) from eve.work_class as k where k.queue_id = c.queue_id;
+        answer.released := answer.released + eve._pass_keys(c, at, at_most);
+        perform eve._advance_calls(c.queue_id);
+        perform eve._forget_keys(c.queue_id, at_most);
+    end if;
     perform eve._probe(c.queue_id);
     if alone then
         perform eve._prune(c.queue_id);

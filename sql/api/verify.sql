@@ -88,6 +88,7 @@ declare
     wanted boolean;
     judged boolean;
     test text;
+    lacks jsonb;
 begin
     c := eve._enter(queue, '{verifier,human}');
     if finding is null or finding not in ('observed', 'absent', 'unavailable') then
@@ -129,12 +130,16 @@ begin
         when s.cancel_requested or not wanted then 'ready'
         when s.attempts >= eve._budget(policy, s) then 'quarantined'
         else 'ready' end;
+    if phase = 'ready' then
+        lacks := nullif(eve._ticket_holds(c.queue_id, item, coalesce(s.ready_since, at)), '[]');
+        phase := case when lacks is null then phase else 'held' end;
+    end if;
     perform eve._durable(c);
     appended := eve._append(c, item, 'reconciled', at, phase => phase, revision => s.revision,
         reason => case phase when 'uncertain' then 'reconciliation_required'
             when 'quarantined' then 'max attempts exceeded' else finding end,
         data => eve._strip(jsonb_build_object(
-            'finding', finding, 'effects', effects, 'evidence', evidence, 'scope', scope,
+            'finding', finding, 'holds', lacks, 'effects', effects, 'evidence', evidence, 'scope', scope,
             'record', case when finding = 'observed' then eve._completion_of(c, item, s, test, effects,
                 coalesce(scope, 'the authoritative record')) end,
             'quarantine', case when phase = 'quarantined'
@@ -146,7 +151,7 @@ begin
     end if;
     if phase = 'verified' then
         perform eve._close_edges(c, item, 'verified', at);
-    elsif phase = 'ready' and (s.cancel_requested or not wanted) then
+    elsif phase in ('ready', 'held') and (s.cancel_requested or not wanted) then
         -- Nothing happened, and nobody wants it any more.
         a := eve._act_on(c, item);
         if s.cancel_requested then

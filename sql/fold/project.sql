@@ -34,7 +34,10 @@ begin
         values (_project_item.queue_id, _project_item.lane, state.rank, state.late,
             state.ready_since, _project_item.item, _project_item.class_id);
     elsif state.phase = 'held' and holds is null and was.phase = 'held' then
-        return;
+        if was.rank <> state.rank then
+            update eve.hold as h set rank = state.rank
+            where h.queue_id = _project_item.queue_id and h.item = _project_item.item and h.class_id is not null;
+        end if;
     elsif state.phase = 'held' and holds is null then
         perform eve._raise('55000', 'a held event names no reasons',
             pg_catalog.jsonb_build_object('item', _project_item.item), null);
@@ -49,7 +52,8 @@ begin
                 and h.reason = n.reason and h.ref = coalesce(n.ref, '')
                 and (h.owner, h.trigger, h.due_at) is distinct from (n.owner, n.trigger, n.due_at);
         end if;
-        insert into eve.hold (queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges)
+        insert into eve.hold (
+            queue_id, item, reason, ref, owner, trigger, due_at, look_at, open_edges, class_id, rank, place)
         select
             _project_item.queue_id, _project_item.item, h.reason, coalesce(h.ref, ''), h.owner, h.trigger, h.due_at,
             -- What releases it may have happened already, unseen by whoever did it.
@@ -57,9 +61,12 @@ begin
             case when h.reason = 'dependency_not_ready' then (
                 select pg_catalog.count(*) from eve.dependency as d
                 where d.queue_id = _project_item.queue_id and d.item = _project_item.item and d.open)
-            end
+            end,
+            case when h.trigger = 'key' then _project_item.class_id end,
+            case when h.trigger = 'key' then state.rank end,
+            h.place
         from pg_catalog.jsonb_to_recordset(holds) as h (
-            reason text, ref text, owner text, trigger text, due_at timestamptz)
+            reason text, ref text, owner text, trigger text, due_at timestamptz, place timestamptz)
         where not exists (
             select from eve.hold as k
             where k.queue_id = _project_item.queue_id and k.item = _project_item.item
@@ -100,9 +107,11 @@ declare
     of_size integer;
     of_merges boolean;
     of_effect boolean;
+    of_limited boolean;
     stored record;
 begin
-    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size, x.coalesces, x.effect_unique into stored
+    select x.queue_state as state, x.hash, x.class_id, x.lane, x.size, x.coalesces, x.effect_unique, x.limited
+    into stored
     from eve.work_item as x
     where x.queue_id = new.queue_id and x.item = new.item;
     was := stored.state;
@@ -130,14 +139,17 @@ begin
             of_size := 0;
             of_merges := false;
             of_effect := false;
+            of_limited := false;
         else
-            select i.class_id, i.lane, i.payload_size, i.coalesces, i.effect_unique
-            into strict of_class, of_lane, of_size, of_merges, of_effect
+            select i.class_id, i.lane, i.payload_size, i.coalesces, i.effect_unique, i.limited
+            into strict of_class, of_lane, of_size, of_merges, of_effect, of_limited
             from eve.intent as i
             where i.queue_id = new.queue_id and i.item = new.item;
         end if;
-        insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique, queue_state, hash)
-        values (new.queue_id, new.item, of_class, of_lane, of_size, of_merges, of_effect, state, new.hash);
+        insert into eve.work_item (
+            queue_id, item, class_id, lane, size, coalesces, effect_unique, limited, queue_state, hash)
+        values (
+            new.queue_id, new.item, of_class, of_lane, of_size, of_merges, of_effect, of_limited, state, new.hash);
     else
         update eve.work_item as w set queue_state = state, hash = new.hash
         where w.queue_id = new.queue_id and w.item = new.item
@@ -156,6 +168,11 @@ begin
     end if;
     if stored.coalesces and was.phase in ('held', 'ready') and state.phase not in ('held', 'ready') then
         perform eve._free_key(new.queue_id, new.item);
+    end if;
+    if stored.limited and was.phase in ('ready', 'leased') and state.phase not in ('ready', 'leased')
+        -- One that is tried again at once keeps its ticket.
+        and (new.kind = 'failed' and new.data ->> 'answered' = 'ready') is not true then
+        perform eve._put_ticket(new.queue_id, new.item, of_class);
     end if;
     if new.item = 0 then
         perform eve._project_queue(new.queue_id, new.version, new.kind, new.at, new.actor, new.principal,

@@ -7,7 +7,8 @@ language plpgsql
 as $$
 begin
     update eve.queue as q
-    set ttl_floor = w.floor, ttl_ceiling = w.ceiling, lanes = w.lanes, restricted = w.restricted
+    set ttl_floor = w.floor, ttl_ceiling = w.ceiling, lanes = w.lanes, restricted = w.restricted,
+        limited = w.limited
     from (
         select
             min((r.policy).ttl_floor) as floor,
@@ -16,20 +17,23 @@ begin
             pg_catalog.bool_or(k.paused or (r.policy).pools is not null
                 or (r.policy).dependencies is not null)
             or exists (select from eve.pool as p
-                where p.queue_id = _summarise_classes.queue_id and p.classes is not null) as restricted
+                where p.queue_id = _summarise_classes.queue_id and p.classes is not null) as restricted,
+            exists (select from eve.class_revision as x
+                where x.queue_id = _summarise_classes.queue_id
+                    and (x.policy).limit_per_key is not null) as limited
         from eve.work_class as k
         join eve.class_revision as r
             on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = k.revision
         where k.queue_id = _summarise_classes.queue_id
     ) as w
     where q.queue_id = _summarise_classes.queue_id and w.lanes is not null
-        and (q.ttl_floor, q.ttl_ceiling, q.lanes, q.restricted)
-            is distinct from (w.floor, w.ceiling, w.lanes, w.restricted);
+        and (q.ttl_floor, q.ttl_ceiling, q.lanes, q.restricted, q.limited)
+            is distinct from (w.floor, w.ceiling, w.lanes, w.restricted, w.limited);
 end
 $$;
 
 comment on function eve._summarise_classes(bigint) is
-'Keep on the queue row what every acquisition asks of the classes: the span of lease times, the lanes, whether any class is paused or bound to pools or to outside dependencies.';
+'Keep on the queue row what every acquisition asks of the classes: the span of lease times, the lanes, whether any class is paused or bound to pools or to outside dependencies, and whether any revision limits keys.';
 
 create function eve._project_queue(
     queue_id bigint,
@@ -49,11 +53,11 @@ begin
         when 'queue_created' then
             insert into eve.queue (
                 queue_id, name, durability, aging_interval, request_retention, default_pool, epoch,
-                halted, ttl_floor, ttl_ceiling, lanes, restricted, created_at)
+                halted, ttl_floor, ttl_ceiling, lanes, restricted, limited, created_at)
             select
                 _project_queue.queue_id, data ->> 'name', data ->> 'durability', c.aging_interval,
                 (data ->> 'request_retention')::interval, 'local', 0, false, c.ttl_floor,
-                c.ttl_ceiling, '{}', false, _project_queue.at
+                c.ttl_ceiling, '{}', false, false, _project_queue.at
             from eve.contract as c;
             insert into eve.keeper (queue_id) values (_project_queue.queue_id);
             insert into eve.pool (queue_id, pool, slots, numbers, paused)
@@ -87,6 +91,7 @@ begin
                 update eve.work_class as k set revision = (data ->> 'revision')::integer
                 where k.queue_id = _project_queue.queue_id
                     and k.class_id = (data ->> 'class_id')::integer;
+                perform eve._fit_keys(queue_id, (data ->> 'class_id')::integer, true);
             end if;
             perform eve._summarise_classes(queue_id);
         when 'pool_defined' then

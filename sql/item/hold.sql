@@ -12,15 +12,19 @@ create table eve.hold (
     open_edges integer,
     look_at timestamptz,
     looked boolean not null default false,
+    class_id integer,
+    rank smallint,
+    place timestamptz,
     constraint hold_pkey primary key (queue_id, item, reason, ref)
 );
 
 create index hold_trigger on eve.hold (queue_id, trigger, ref) where ref <> '';
 create index hold_due_at on eve.hold (queue_id, due_at) where due_at is not null;
+create index hold_key on eve.hold (queue_id, class_id, ref, rank, place, item) where class_id is not null;
 create index hold_look_at on eve.hold (queue_id, looked, look_at) where look_at is not null;
 
 comment on table eve.hold is
-'The hold set of each waiting item, indexed by what releases it. open_edges counts the unverified dependencies. look_at is when housekeeping looks twice at what others release, because it may have happened unseen while the hold was written; null once settled.';
+'The hold set of each waiting item, indexed by what releases it. open_edges counts the unverified dependencies. look_at is when housekeeping looks twice at what others release, because it may have happened unseen while the hold was written; null once settled. class_id, rank and place are the order in which those that wait for a limit key are released.';
 
 create table eve.deadline (
     queue_id bigint not null,

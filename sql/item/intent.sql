@@ -35,6 +35,7 @@ create table eve.intent (
     depth smallint not null,
     effect_unique boolean not null default false,
     coalesces boolean not null default false,
+    limited boolean not null default false,
     edges integer not null,
     trace text,
     derived text[] not null,
@@ -52,7 +53,7 @@ create index intent_cancellation on eve.intent (queue_id, cancellation_identity)
 where cancellation_identity <> work_id;
 
 comment on table eve.intent is
-'What was asked: the whole envelope, stored before any decision, and the payload. derived names the fields the engine filled in, effect_unique is what the class said when it was submitted, coalesces that it claimed its coalescing key.';
+'What was asked: the whole envelope, stored before any decision, and the payload. derived names the fields the engine filled in, effect_unique is what the class said when it was submitted, coalesces that it claimed its coalescing key, limited that its class limited its limit key.';
 
 create function eve._guard_intent()
 returns trigger

@@ -63,18 +63,23 @@ create function eve._settle_holds(
     holds jsonb,
     fired text,
     since timestamptz,
-    pass boolean default true
+    pass boolean default true,
+    ticket boolean default false
 )
 returns eve.appended
 language plpgsql
 as $$
 declare
     s eve.state;
+    stored record;
     why text;
+    place timestamptz;
+    lacks jsonb := '[]';
     appended eve.appended;
 begin
-    s := (select w.queue_state from eve.work_item as w
-        where w.queue_id = c.queue_id and w.item = _settle_holds.item);
+    select w.queue_state as state, w.class_id, w.limited into stored from eve.work_item as w
+    where w.queue_id = c.queue_id and w.item = _settle_holds.item;
+    s := stored.state;
     if s.phase is distinct from 'held' then
         return null;
     end if;
@@ -84,13 +89,27 @@ begin
             -- What waited too long is not given to anybody.
             appended := eve._append(c, item, 'expired', at, phase => 'expired', reason => why,
                 data => pg_catalog.jsonb_build_object('fired', fired));
+            if ticket and stored.limited then
+                perform eve._put_ticket(c.queue_id, item, stored.class_id);
+            end if;
             perform eve._close_edges(c, item, 'expired', at, pass);
             return appended;
         end if;
-        return eve._append(c, item, 'released', at,
-            -- What was leased before keeps its place in the order.
-            due_at => least(at, case when s.attempts > 0 then coalesce(s.ready_since, since) else since end),
-            reason => fired);
+        if stored.limited and since is null then
+            since := (select h.place from eve.hold as h
+                where h.queue_id = c.queue_id and h.item = _settle_holds.item and h.class_id is not null);
+        end if;
+        -- What was leased before keeps its place in the order.
+        place := least(at, case when s.attempts > 0 then coalesce(s.ready_since, since) else since end);
+        if stored.limited and not ticket then
+            lacks := eve._ticket_holds(c.queue_id, item, place);
+        end if;
+        if lacks = '[]' then
+            return eve._append(c, item, 'released', at, due_at => place, reason => fired);
+        elsif eve._holds(c.queue_id, item) @> '[{"trigger": "key"}]' then
+            return null;
+        end if;
+        holds := lacks;
     end if;
     return eve._append(c, item, 'held', at,
         reason => holds -> 0 ->> 'reason',
@@ -98,8 +117,8 @@ begin
 end
 $$;
 
-comment on function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean) is
-'Give a waiting item its new hold set: released when it is empty, held with what is left. The caller holds the item''s hold rows.';
+comment on function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean, boolean) is
+'Give a waiting item its new hold set: released when it is empty and its limit key has a ticket (with ticket the caller has one for it), held with what is left. The caller holds the item''s hold rows.';
 
 create function eve._holds(queue_id bigint, item bigint)
 returns jsonb
@@ -108,7 +127,7 @@ stable
 begin atomic
     select coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
         'reason', h.reason, 'ref', nullif(h.ref, ''), 'owner', h.owner, 'trigger', h.trigger,
-        'due_at', eve._utc(h.due_at))) order by h.reason, h.ref), '[]')
+        'due_at', eve._utc(h.due_at), 'place', eve._utc(h.place))) order by h.reason, h.ref), '[]')
     from eve.hold as h
     where h.queue_id = _holds.queue_id and h.item = _holds.item;
 end;
@@ -259,6 +278,9 @@ begin
         when 'policy' then return eve._unanswered(queue_id, item, reason);
         when 'validator' then return not eve._validator();
         when 'effect' then return not eve._effect_free(queue_id, ref, item) and not eve._effect_seen(queue_id, ref);
+        when 'key' then return not eve._key_free(queue_id, (
+            select x.class_id from eve.work_item as x where x.queue_id = _persists.queue_id and x.item = _persists.item),
+            ref);
         when 'observation', 'health' then
             select x.* into w from eve.work_item as x
             where x.queue_id = _persists.queue_id and x.item = _persists.item;
@@ -281,7 +303,7 @@ end
 $$;
 
 comment on function eve._persists(bigint, bigint, text, text, text, timestamptz) is
-'Whether what a hold names still stands: the policy, the validator, the observation, the health, the other live item.';
+'Whether what a hold names still stands: the policy, the validator, the observation, the health, the other live item, the saturated key.';
 
 create function eve._hopeless(queue_id bigint, item bigint, at timestamptz)
 returns text

@@ -65,6 +65,7 @@ create table eve.work_item (
     size integer not null,
     coalesces boolean not null,
     effect_unique boolean not null,
+    limited boolean not null,
     queue_state eve.state not null,
     hash bytea not null,
     constraint work_item_pkey primary key (queue_id, item),
@@ -73,6 +74,6 @@ create table eve.work_item (
 with (fillfactor = 60);
 
 comment on table eve.work_item is
-'One row an item: queue_state is the fold of its ledger, hash that of its last event, size that of its payload, coalesces and effect_unique whether it has claimed a coalescing key or an effect identity. No index touches the state, so that a step is a HOT update.';
+'One row an item: queue_state is the fold of its ledger, hash that of its last event, size that of its payload, coalesces, effect_unique and limited whether it has claimed a coalescing key or an effect identity, or needs a ticket of its limit key. No index touches the state, so that a step is a HOT update.';
 
 commit;

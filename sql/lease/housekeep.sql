@@ -378,6 +378,9 @@ begin
     end loop;
     perform eve._advance_due(c.queue_id);
     perform eve._advance_slots(c.queue_id, p.pool) from eve.pool as p where p.queue_id = c.queue_id;
+    if c.limited then
+        perform eve._advance_calls(c.queue_id);
+    end if;
     perform eve._probe(c.queue_id);
     if keeps then
         perform eve._sum_up(c.queue_id, at);

@@ -16,6 +16,7 @@ create type eve.caller as (
     ttl_ceiling interval,
     lanes integer[],
     restricted boolean,
+    limited boolean,
     kept timestamptz,
     tick timestamptz
 );
@@ -88,7 +89,7 @@ begin
     select
         q.queue_id, q.name, c.actor, coalesce(n.principal, c.actor), q.epoch, q.halted, q.durability,
         q.aging_interval, q.request_retention, q.default_pool, q.ttl_floor, q.ttl_ceiling,
-        q.lanes, q.restricted,
+        q.lanes, q.restricted, q.limited,
         k.at,
         greatest(
             k.at, (select p.at from eve.probe as p where p.queue_id = q.queue_id order by p.xid desc limit 1))

@@ -18,6 +18,7 @@ create table eve.queue (
     ttl_ceiling interval not null,
     lanes integer[] not null,
     restricted boolean not null,
+    limited boolean not null,
     created_at timestamptz not null,
     constraint queue_pkey primary key (queue_id),
     constraint queue_name_is_unique unique (name),
@@ -27,7 +28,7 @@ create table eve.queue (
 );
 
 comment on table eve.queue is
-'One row a queue: what its events under item 0 made of it. ttl_floor and ttl_ceiling span the windows of its classes, lanes are those in use, restricted says that a class is paused or bound to pools.';
+'One row a queue: what its events under item 0 made of it. ttl_floor and ttl_ceiling span the windows of its classes, lanes are those in use, restricted says that a class is paused or bound to pools, limited that a class limits or limited its limit keys.';
 
 create table eve.keeper (
     queue_id bigint not null,

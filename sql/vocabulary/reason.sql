@@ -15,7 +15,7 @@ create table eve.reason (
     constraint reason_trigger_is_known
     check (
         trigger in ('time', 'dependency', 'decision', 'observation', 'health', 'reconciliation',
-            'policy', 'validator', 'effect')
+            'policy', 'validator', 'effect', 'key')
     )
 );
 
@@ -53,6 +53,7 @@ insert into eve.reason (reason, decision, owner, trigger, meaning) values
 ('not_before', 'HOLD', 'queue', 'time', 'its time has not come'),
 ('awaiting_decision', 'HOLD', 'human', 'decision', 'a human was asked'),
 ('effect_already_live', 'HOLD', 'queue', 'effect', 'another live item has the same effect identity'),
+('key_saturated', 'HOLD', 'queue', 'key', 'as many items of its limit key as its class allows are ready or leased'),
 ('retry_backoff', 'HOLD', 'queue', 'time', 'waits before its next attempt'),
 ('reconciliation_required', 'HOLD', 'retry owner', 'reconciliation', 'an effect must be looked up first'),
 ('payload_invalid', 'HOLD', 'operator', 'policy', 'the payload does not validate under a newer revision');

@@ -16,7 +16,7 @@ drop function eve._closes(text, text);
 drop function eve._stale(bigint, bigint[], timestamptz);
 drop function eve._edge_holds(eve.caller, bigint, boolean);
 drop function eve._holds(bigint, bigint);
-drop function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean);
+drop function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean, boolean);
 drop function eve._lock_holds(eve.caller, bigint, boolean);
 drop function eve._hold_json(text, text, text, timestamptz);
 drop function eve._utc(timestamptz);

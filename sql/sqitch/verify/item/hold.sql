@@ -3,7 +3,7 @@ begin;
 
 select 1 / (obj_description('eve.hold'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.deadline'::regclass, 'pg_class') is not null)::int;
-select queue_id, item, reason, ref, owner, trigger, due_at, open_edges, look_at, looked from eve.hold where false;
+select queue_id, item, reason, ref, owner, trigger, due_at, open_edges, look_at, looked, class_id, rank, place from eve.hold where false;
 select queue_id, at, item from eve.deadline where false;
 
 rollback;

@@ -14,7 +14,7 @@ select 1 / (obj_description((select oid from pg_trigger where tgname = 'submissi
 select 1 / (obj_description((select oid from pg_trigger where tgname = 'submission_guard_truncate' and tgrelid = 'eve.submission'::regclass), 'pg_trigger') is not null)::int;
 select 1 / (obj_description('eve.cancellation'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve._tombstone(bigint, text, text)'::regprocedure, 'pg_proc') is not null)::int;
-select queue_id, item, work_id, class_id, lane, payload, payload_size, payload_digest, operation_identity, effect_identity, cancellation_identity, requested_at, not_before, deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions, replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label, parent, root, depth, effect_unique, coalesces, edges, trace, derived, principal, submitted_at from eve.intent where false;
+select queue_id, item, work_id, class_id, lane, payload, payload_size, payload_digest, operation_identity, effect_identity, cancellation_identity, requested_at, not_before, deadline, minimum_completion_margin, value_until, priority_class, dependency_revisions, replay_class, completion_test, expected_effects, coalescing_key, limit_key, group_label, parent, root, depth, effect_unique, coalesces, limited, edges, trace, derived, principal, submitted_at from eve.intent where false;
 select queue_id, item, version, result from eve.result where false;
 select queue_id, item, effect_identity, version, kind, at, evidence from eve.effect where false;
 select queue_id, submission, at, actor, principal, class, revision, work_id, decision, reason, payload_size, payload_digest, evidence from eve.submission where false;

@@ -4,7 +4,7 @@ begin;
 select 1 / (obj_description('eve._utc(timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._hold_json(text, text, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._lock_holds(eve.caller, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
-select 1 / (obj_description('eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._holds(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._edge_holds(eve.caller, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._stale(bigint, bigint[], timestamptz)'::regprocedure, 'pg_proc') is not null)::int;

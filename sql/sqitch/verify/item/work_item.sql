@@ -3,6 +3,6 @@ begin;
 
 select 1 / (obj_description('eve._state_shape(bigint, eve.state)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve.work_item'::regclass, 'pg_class') is not null)::int;
-select queue_id, item, class_id, lane, size, coalesces, effect_unique, queue_state, hash from eve.work_item where false;
+select queue_id, item, class_id, lane, size, coalesces, effect_unique, limited, queue_state, hash from eve.work_item where false;
 
 rollback;

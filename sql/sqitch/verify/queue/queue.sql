@@ -5,7 +5,7 @@ select 1 / (obj_description('eve.queue_id_seq'::regclass, 'pg_class') is not nul
 select 1 / (obj_description('eve.queue'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.keeper'::regclass, 'pg_class') is not null)::int;
 select 1 / (obj_description('eve.tick'::regclass, 'pg_class') is not null)::int;
-select queue_id, name, durability, aging_interval, request_retention, default_pool, epoch, halted, ttl_floor, ttl_ceiling, lanes, restricted, created_at from eve.queue where false;
+select queue_id, name, durability, aging_interval, request_retention, default_pool, epoch, halted, ttl_floor, ttl_ceiling, lanes, restricted, limited, created_at from eve.queue where false;
 select queue_id from eve.keeper where false;
 select queue_id, at, xid from eve.tick where false;
 
