@@ -11,6 +11,7 @@ declare
     cursor_place timestamptz[];
     cursor_item bigint[];
     why text;
+    given eve.appended;
 begin
     for attempt in 1..16 loop
         select h.* into best
@@ -43,7 +44,8 @@ begin
             perform eve._expire_one(c, best.item, at, why);
             continue;
         end if;
-        if (eve._settle_holds(c, best.item, at, '[]', 'key ' || key, best.place, ticket => true)).version is not null then
+        given := eve._settle_holds(c, best.item, at, '[]', 'key ' || key, best.place, ticket => true);
+        if given.version is not null then
             return true;
         end if;
     end loop;

@@ -57,6 +57,7 @@ comment on function eve._limit_of(bigint, integer) is
 create function eve._key_waits(queue_id bigint, class_id integer, key text)
 returns boolean
 language plpgsql
+stable
 as $$
 begin
     return exists (
@@ -66,7 +67,7 @@ end
 $$;
 
 comment on function eve._key_waits(bigint, integer, text) is
-'Whether somebody visibly waits for a limit key. Volatile: each call sees what has committed.';
+'Whether somebody visibly waits for a limit key.';
 
 create function eve._key_free(queue_id bigint, class_id integer, key text)
 returns boolean
@@ -129,13 +130,13 @@ language plpgsql
 as $$
 declare
     patience text := pg_catalog.current_setting('lock_timeout');
-    tickets integer := eve._limit_of(queue_id, class_id);
+    many integer := eve._limit_of(queue_id, class_id);
     made boolean;
 begin
     if wait then
         -- A twin waits here until the first has committed or rolled back.
         insert into eve.key_limit (queue_id, class_id, key, tickets)
-        values (_make_key.queue_id, _make_key.class_id, _make_key.key, _make_key.tickets)
+        values (_make_key.queue_id, _make_key.class_id, _make_key.key, many)
         on conflict on constraint key_limit_pkey do nothing;
         made := found;
     else
@@ -143,7 +144,7 @@ begin
         begin
             perform pg_catalog.set_config('lock_timeout', '10ms', true);
             insert into eve.key_limit (queue_id, class_id, key, tickets)
-            values (_make_key.queue_id, _make_key.class_id, _make_key.key, _make_key.tickets)
+            values (_make_key.queue_id, _make_key.class_id, _make_key.key, many)
             on conflict on constraint key_limit_pkey do nothing;
             made := found;
             perform pg_catalog.set_config('lock_timeout', patience, true);
@@ -154,7 +155,7 @@ begin
     if made then
         insert into eve.key_ticket (queue_id, class_id, key)
         select _make_key.queue_id, _make_key.class_id, _make_key.key
-        from pg_catalog.generate_series(1, _make_key.tickets);
+        from pg_catalog.generate_series(1, many);
     end if;
     return true;
 end

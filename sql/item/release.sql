@@ -279,8 +279,8 @@ begin
         when 'validator' then return not eve._validator();
         when 'effect' then return not eve._effect_free(queue_id, ref, item) and not eve._effect_seen(queue_id, ref);
         when 'key' then return not eve._key_free(queue_id, (
-            select x.class_id from eve.work_item as x where x.queue_id = _persists.queue_id and x.item = _persists.item),
-            ref);
+            select x.class_id from eve.work_item as x
+            where x.queue_id = _persists.queue_id and x.item = _persists.item), ref);
         when 'observation', 'health' then
             select x.* into w from eve.work_item as x
             where x.queue_id = _persists.queue_id and x.item = _persists.item;
