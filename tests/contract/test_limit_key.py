@@ -273,7 +273,9 @@ def again(desk: Desk, how: str, item: int) -> None:
 
 @pytest.mark.parametrize("how", ["dead", "uncertain", "backoff", "until"])
 @pytest.mark.parametrize("saturated", [True, False])
-def test_one_that_comes_back_needs_a_ticket(aside: Desk, how: str, saturated: bool) -> None:  # noqa: FBT001
+def test_one_that_comes_back_needs_a_ticket(
+    aside: Desk, how: str, saturated: bool  # noqa: FBT001
+) -> None:
     items = some(aside, 3 if saturated else 2)
     ends(aside, how, aside.lease(item=items[0], pool="cloud"))
     turn(aside)
@@ -407,7 +409,8 @@ def test_who_missed_the_end_is_found_by_the_second_look(
     aside.call("t_operator", "eve_cancel", item=items[0])
     aside.db.rows(
         "with c as (delete from eve.key_call where queue_id = %s returning *)"
-        " insert into eve.key_ticket (queue_id, class_id, key) select queue_id, class_id, key from c",
+        " insert into eve.key_ticket (queue_id, class_id, key)"
+        " select queue_id, class_id, key from c",
         [aside.id],
     )
     for _ in range(3):

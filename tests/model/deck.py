@@ -49,7 +49,8 @@ GUARDED = {"protection": {
 }}  # fmt: skip
 CLASSES: Mapping[str, Mapping[str, Any]] = {
     "default": {"preset": "job", "replay_class": "safe", "policy": {**QUICK, "attempts": 2}},
-    "at once": {"preset": "imported", "replay_class": "safe", "policy": {**QUICK, "attempts": 5}},
+    "at once": {"preset": "imported", "replay_class": "safe",
+                "policy": {**QUICK, "attempts": 5, "limit_per_key": 2}},
     "effects": {"preset": "effect", "replay_class": "reconcilable", "policy": QUICK},
     "review": {"preset": "agent_task", "replay_class": "safe", "policy": QUICK},
     "fragile": {"preset": "job", "replay_class": "non_repeatable",
@@ -324,6 +325,7 @@ class Deck:
             "deadline": self._instant(d, 15),
             "minimum_completion_margin": d.maybe(5, timedelta(seconds=d.pick((0, 2, 10**6)))),
             "value_until": self._instant(d, 6),
+            "limit_key": d.maybe(50, d.pick(("l1", "l1", "l2"))),
             "cancellation_identity": d.maybe(15, d.pick(("c1", "c2"))),
             "replay_class": d.maybe(12, d.pick(
                 ("safe", "destination_protected", "reconcilable", "non_repeatable", "unknown"))),
@@ -519,6 +521,8 @@ class Deck:
             policy["cancel_boundary"] = d.pick(("immediate", "effect_start"))
         if d.chance(10):
             policy["pools"] = [d.pick(POOLS)]
+        if d.chance(25):
+            policy["limit_per_key"] = d.number(1, 4)
         replay_class = said["replay_class"]
         if d.chance(30):
             replay_class = d.pick(("safe", "reconcilable", "unknown"))

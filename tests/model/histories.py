@@ -41,6 +41,7 @@ HOLDS = (
     ("dependency_not_ready", "dependency"), ("unknown_dependency", "dependency"),
     ("replay_class_unknown", "policy"), ("payload_invalid", "policy"),
     ("capacity_evidence_stale", "observation"), ("effect_already_live", "effect"),
+    ("key_saturated", "key"),
 )  # fmt: skip
 
 
@@ -180,6 +181,7 @@ class Walk:
                     **({"ref": str(rnd.randrange(3))} if rnd.random() < 0.5 else {}),
                     **({"due_at": (self.now + timedelta(seconds=rnd.randrange(99))).isoformat()}
                        if trigger == "time" else {}),
+                    **({"place": self.now.isoformat()} if trigger == "key" else {}),
                 }
                 for reason, trigger in rnd.sample(HOLDS, rnd.randrange(1, 4))
             ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Never more of a limit key than its class allows, whatever races; and none that waits is forgotten."""
+"""Never more of a limit key than its class allows; and none that waits is forgotten."""
 
 from __future__ import annotations
 
