@@ -108,7 +108,7 @@ def test_a_named_acquisition_is_told_of_the_saturated_key(limited: Desk) -> None
     assert answer.detail["saturated"] == 'limit key "k" is saturated'
     (why,) = limited.calls("t_worker", "eve_explain", item=waiting)
     assert "key_saturated" in why
-    assert 'limit key "k" has 2 leases; it is released when one ends' in why
+    assert 'Limit key "k" has 2 leases; it is released when one ends.' in why
 
 
 def test_an_item_held_for_something_else_takes_no_ticket_yet(limited: Desk) -> None:
@@ -273,9 +273,7 @@ def again(desk: Desk, how: str, item: int) -> None:
 
 @pytest.mark.parametrize("how", ["dead", "uncertain", "backoff", "until"])
 @pytest.mark.parametrize("saturated", [True, False])
-def test_one_that_comes_back_needs_a_ticket(
-    aside: Desk, how: str, saturated: bool  # noqa: FBT001
-) -> None:
+def test_one_that_comes_back_needs_a_ticket(aside: Desk, how: str, saturated: bool) -> None:
     items = some(aside, 3 if saturated else 2)
     ends(aside, how, aside.lease(item=items[0], pool="cloud"))
     turn(aside)
@@ -292,7 +290,7 @@ def test_one_that_comes_back_needs_a_ticket(
 
 
 @pytest.mark.parametrize("saturated", [True, False])
-def test_reconciled_and_wanted_by_nobody(aside: Desk, saturated: bool) -> None:  # noqa: FBT001
+def test_reconciled_and_wanted_by_nobody(aside: Desk, saturated: bool) -> None:
     items = some(aside, 3 if saturated else 2)
     ends(aside, "uncertain", aside.lease(item=items[0], pool="cloud"))
     aside.call("t_operator", "eve_cancel", item=items[0])

@@ -52,7 +52,7 @@ def test_e_078_a_malformed_state_cannot_be_stored_by_any_client(desk: Desk) -> N
         with pytest.raises(psycopg.errors.IntegrityError):
             desk.db.rows(
                 "insert into eve.work_item"
-                f" values (%s, 999, 1, 1, 1, false, false, {nulls}, '\\x00')",
+                f" values (%s, 999, 1, 1, 1, false, false, false, {nulls}, '\\x00')",
                 [desk.id],
             )
     with pytest.raises(psycopg.errors.CheckViolation):

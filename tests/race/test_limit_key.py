@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -35,7 +36,6 @@ def limited(desk: Desk) -> Desk:
 
 def submit(session: Session, **arguments: Any) -> Any:
     return session.call("eve_submit", queue="q", **arguments)
-
 
 
 def patient(desk: Desk, role: str, function: str, **arguments: Any) -> None:
@@ -211,16 +211,17 @@ def test_a_rush_keeps_the_limit_and_strands_nobody(desk: Desk, level: str) -> No
         with desk.db.connect("t_producer") as producer, desk.db.connect("t_operator") as other:
             try:
                 for _ in range(scaled(40)):
-                    key = dice.choice(("hot", "hot", "hot", "warm", None))
-                    done, rows = attempt(producer, level, lambda key=key: call(
-                        producer, "eve_submit", queue="q", limit_key=key,
-                        priority_class=dice.randrange(4)))  # fmt: skip
+                    asked = {
+                        "limit_key": dice.choice(("hot", "hot", "hot", "warm", None)),
+                        "priority_class": dice.randrange(4),
+                    }
+                    done, rows = attempt(producer, level, partial(
+                        call, producer, "eve_submit", queue="q", **asked))  # fmt: skip
                     if done and dice.random() < 0.15:
-                        attempt(other, level, lambda rows=rows: call(
-                            other, "eve_cancel", queue="q", item=rows[0].item))  # fmt: skip
+                        attempt(other, level, partial(
+                            call, other, "eve_cancel", queue="q", item=rows[0].item))  # fmt: skip
                     if dice.random() < 0.05:
-                        attempt(other, "read committed", lambda: call(
-                            other, "eve_sweep", queue="q"))  # fmt: skip
+                        attempt(other, LEVELS[0], partial(call, other, "eve_sweep", queue="q"))
             finally:
                 with lock:
                     left[0] -= 1
