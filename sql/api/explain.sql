@@ -82,7 +82,7 @@ begin
                 when 'policy' then format(
                     'The class gets a revision that answers it: eve_define_class(%L, %L, …).', c.queue, k.class)
                 when 'observation' then case when h.ref = k.class
-                    then format('Fresh evidence of the class: eve_measure(%L, %L); whoever comes for work measures, too.',
+                    then format('Fresh evidence of the class: eve_measure(%L, %L); acquisitions measure, too.',
                         c.queue, k.class)
                     else format('Somebody tells how it is: eve_set_health(%L, %L, …).', c.queue, h.ref) end
                 when 'health' then format('It recovers, and somebody says so: eve_set_health(%L, %L, ''healthy'').',

@@ -46,7 +46,8 @@ with made as materialized (
 ), states as (
     insert into eve.work_item (queue_id, item, class_id, lane, size, coalesces, effect_unique,
         limited, queue_state, hash)
-    select k.queue_id, h.item, k.class_id, k.lane, 2, false, false, false, eve.step(null, eve._event(
+    select k.queue_id, h.item, k.class_id, k.lane, 2, false, false, false,
+        eve.step(null, eve._event(
         'admitted', 'ready', h.at, 't_producer', null, 0, 1, null, null, null, null, h.rank, null,
         null)), h.hash
     from hashed as h, eve.work_class as k where k.queue_id = %(queue)s and k.name = %(class)s
