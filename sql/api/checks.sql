@@ -38,7 +38,8 @@ immutable
 as $$
 declare
     said jsonb := (
-        select pg_catalog.jsonb_object_agg(s.key, case when s.value = 'null' then '"unavailable"'::jsonb else s.value end)
+        select pg_catalog.jsonb_object_agg(s.key,
+            case when s.value = 'null' then '"unavailable"'::jsonb else s.value end)
         from pg_catalog.jsonb_each(slots) as s);
 begin
     return pg_catalog.format(

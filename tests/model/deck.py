@@ -58,6 +58,12 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {
     "unknown": {"preset": "job", "replay_class": "unknown", "policy": QUICK},
     "guarded": {"preset": "effect", "replay_class": "destination_protected",
                 "policy": {**QUICK, **GUARDED, "pools": ["cloud"], "completion_test": "report"}},
+    "measured": {"preset": "job", "replay_class": "safe", "policy": {
+        **QUICK, "evidence": "required", "freshness": "60 s", "measure_window": "60 s",
+        "dependencies": ["mail"], "item_limit": 6, "age_limit": "600 s", "coalesce": "absorb"}},
+    "single": {"preset": "effect", "replay_class": "reconcilable", "policy": {
+        **QUICK, "evidence": "limit", "evidence_limit": 2, "effect_unique": True,
+        "coalesce": "replace", "byte_limit": 900, "budget_mode": "striped"}},
 }  # fmt: skip
 POOLS = ("local", "cloud", "spare")
 
@@ -207,8 +213,9 @@ class Deck:
         """One call with drawn arguments, some of them malformed, and what is learnt of it."""
         verb = self.verb(d)
         role, arguments = self.draw(d, verb)
-        if d.chance(6) and arguments:
-            name = d.pick(tuple(arguments))
+        typed = tuple(name for name in arguments if name != "under")  # a record is no text
+        if d.chance(6) and typed:
+            name = d.pick(typed)
             arguments[name] = d.pick(MALFORMED.get(type(arguments[name]), (None,)))
         if d.chance(4):
             role = d.pick(ROLES)
@@ -325,6 +332,8 @@ class Deck:
             "deadline": self._instant(d, 15),
             "minimum_completion_margin": d.maybe(5, timedelta(seconds=d.pick((0, 2, 10**6)))),
             "value_until": self._instant(d, 6),
+            "coalescing_key": d.maybe(50, d.pick(("k1", "k2"))),
+            "effect_identity": d.maybe(15, d.pick(("e1", "e2"))),
             "limit_key": d.maybe(50, d.pick(("l1", "l1", "l2"))),
             "cancellation_identity": d.maybe(15, d.pick(("c1", "c2"))),
             "replay_class": d.maybe(12, d.pick(
@@ -542,6 +551,20 @@ class Deck:
     def _sweep(self, d: Draw) -> tuple[str, dict[str, Any]]:
         return d.pick(("t_operator", "t_worker")), {"at_most": d.maybe(20, d.number(1, 3))}
 
+    def _measure(self, d: Draw) -> tuple[str, dict[str, Any]]:
+        return "t_operator", {"class": d.maybe(50, d.pick(tuple(CLASSES)))}
+
+    def _set_health(self, d: Draw) -> tuple[str, dict[str, Any]]:
+        return "t_operator", {
+            "dependency": d.pick(("mail", "mail", "store")),
+            "health": d.pick(("healthy", "healthy", "saturated", "unhealthy")),
+            "capacity": d.maybe(30, d.number(0, 2)),
+            "valid_for": d.maybe(50, timedelta(seconds=d.pick((5, 100, 10**5)))),
+        }
+
+    def _recheck(self, d: Draw) -> tuple[str, dict[str, Any]]:
+        return "t_operator", {"item": d.maybe(50, self.item(d, "held"))}
+
     def _recover(self, d: Draw) -> tuple[str, dict[str, Any]]:
         return d.pick(("t_operator", "t_worker")), {}
 
@@ -560,7 +583,8 @@ VERBS: Mapping[str, float] = {  # how often each is called
     "eve_resume": 20, "eve_pause": 1, "eve_unpause": 12, "eve_propose": 4, "eve_accept": 4,
     "eve_decline": 1, "eve_approve_slots": 2, "eve_new_epoch": 0.7, "eve_define_class": 2,
     "eve_define_pool": 0.5, "eve_grant_access": 0.5, "eve_revoke_access": 0.5, "eve_sweep": 3,
-    "eve_recover": 1, "eve_settle_import": 2,
+    "eve_recover": 1, "eve_settle_import": 2, "eve_measure": 2, "eve_set_health": 2,
+    "eve_recheck": 1,
 }  # fmt: skip
 NEEDS: Mapping[str, frozenset[str]] = {  # a phase that the verb is for
     **dict.fromkeys((

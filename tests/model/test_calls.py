@@ -94,6 +94,7 @@ create function public.everything(q bigint) returns text language sql stable as 
         (select string_agg(x::text, '' order by x.at) from eve.tick as x where x.queue_id = q)))
 $$;
 """
+TRIGGERS = words("time decision dependency policy observation health validator effect key")
 ENDED = words("verified rejected expired cancelled coalesced dead")
 FINISHING = "('completed', 'reported', 'failed', 'returned', 'renewed', 'effect_started')"
 NUMBER = count(1)
@@ -405,6 +406,8 @@ class End:
         self.deck.call("t_human", "eve_resume")
         for pool in ("local", "cloud"):
             self.deck.call("t_operator", "eve_unpause", pool=pool)
+        self.deck.call("t_operator", "eve_set_health", dependency="mail", health="healthy")
+        self.deck.call("t_operator", "eve_measure")
         if turn == 0:
             for name, said in CLASSES.items():
                 policy = {**said["policy"], **QUICK, "payload_limit": 10**6, "attempts": 5}
@@ -444,7 +447,7 @@ class End:
             [self.deck.queue_id, item.item],
         ):
             assert hold.owner, hold
-            assert hold.trigger in ("time", "decision", "dependency", "policy"), hold
+            assert hold.trigger in TRIGGERS, hold
         for edge in self.db.rows(
             "select d.on_work_id, d.on_item is null or eve._cycle(d.queue_id, d.item) is not null"
             "    or (p.queue_state).phase = any (%s) as hopeless"
