@@ -14,6 +14,7 @@ begin
     return a.alone and i.edges = 0 and i.parent is null
         and i.operation_identity = a.operation_identity
         and i.replay_class = a.replay_class
+        and i.limit_key is not distinct from a.limit_key
         and i.completion_test = a.completion_test
         and i.expected_effects is not distinct from a.expected_effects
         and case when a.effect_named then i.effect_identity = a.effect_identity
@@ -22,6 +23,12 @@ begin
             when 'absorb' then (a.deadline is null or i.deadline <= a.deadline)
                 and coalesce(i.not_before <= greatest(a.at, a.not_before), true)
                 and i.priority_class <= a.priority_class
+                -- An absorbed request is no item: nobody may wait for its name, and a taken name is refused.
+                and not exists (
+                    select from eve.intent as n where n.queue_id = i.queue_id and n.work_id = a.work_id)
+                and not exists (
+                    select from eve.dependency as d
+                    where d.queue_id = i.queue_id and d.on_work_id = a.work_id and d.open)
             else not exists (
                 select from eve.dependency as d
                 where d.queue_id = i.queue_id and d.on_work_id = i.work_id and d.open)
@@ -81,6 +88,52 @@ $$;
 
 comment on function eve._merge(eve.caller, eve.asked, eve.decided) is
 'Judge a request with a coalescing key: merged into the waiting item (absorb), in its stead (replace), or the first that waits for the key. Nobody who comes for work is made to wait.';
+
+create type eve.place as (
+    rank smallint,
+    since timestamptz
+);
+
+comment on type eve.place is 'Where an item stands in the queue order; without since it begins now.';
+
+create function eve._inherited(queue_id bigint, replaced bigint, rank smallint)
+returns eve.place
+language plpgsql
+stable
+as $$
+declare
+    p eve.place;
+    s eve.state;
+begin
+    p.rank := _inherited.rank;
+    if replaced is not null then
+        s := (select w.queue_state from eve.work_item as w
+            where w.queue_id = _inherited.queue_id and w.item = replaced);
+        if s.rank <= p.rank then
+            p.rank := s.rank;
+            p.since := case when s.phase = 'ready' then s.ready_since end;
+        end if;
+    end if;
+    return p;
+end
+$$;
+
+comment on function eve._inherited(bigint, bigint, smallint) is
+'The place of a request that replaces a waiting one: the more urgent rank of both and, where that is the waiting one''s, its ready_since. So a refresh is never put off by the next one, and nobody ages in a low rank to jump in a high one.';
+
+create function eve._hand_effect(queue_id bigint, replaced bigint, item bigint)
+returns boolean
+language plpgsql
+as $$
+begin
+    update eve.live_effect as e set item = _hand_effect.item
+    where e.queue_id = _hand_effect.queue_id and e.item = replaced;
+    return found;
+end
+$$;
+
+comment on function eve._hand_effect(bigint, bigint, bigint) is
+'Hand the effect identity of a waiting item to the one that replaces it, or back; false when it has none.';
 
 create function eve._represented(queue_id bigint, item bigint)
 returns jsonb

@@ -116,6 +116,6 @@ end
 $$;
 
 comment on function public.eve_cancel(text, bigint, text, text, text, text) is
-'Cancel an item, or all of a cancellation identity including what is submitted later. Waiting work ends at once; a lease is superseded, or after an effect start only asked. Answers done = false for unknown, foreign, finished and quarantined items.';
+'Cancel an item, or all of a cancellation identity including what is submitted later. Waiting work ends at once; a lease is superseded, or after an effect start only asked; with an item ends the demand of all requests that it represents. Answers done = false for unknown, foreign, finished and quarantined items.';
 
 commit;

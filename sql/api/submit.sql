@@ -46,6 +46,7 @@ declare
     a eve.asked;
     l eve.lineage;
     policy eve.policy;
+    place eve.place;
     appended eve.appended;
     prior jsonb;
     at timestamptz;
@@ -203,8 +204,10 @@ begin
         answer.item := coalesce(d.claimed, nextval('eve.item_seq'));
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
         if policy.effect_unique then
-            fault := eve._admit_effect(c, coalesce(a.effect_identity, operation_identity || ':' || answer.work_id),
-                answer.item);
+            if d.replaces is null or not eve._hand_effect(c.queue_id, d.replaces, answer.item) then
+                fault := eve._admit_effect(c,
+                    coalesce(a.effect_identity, operation_identity || ':' || answer.work_id), answer.item);
+            end if;
         end if;
     end if;
     if fault = 'effect_already_observed' then
@@ -239,7 +242,9 @@ begin
             d.reason := 'work_id_taken';
             answer.decision := d.decision;
             answer.reason := d.reason;
-            if policy.effect_unique then
+            if policy.effect_unique and d.replaces is not null then
+                perform eve._hand_effect(c.queue_id, answer.item, d.replaces);
+            elsif policy.effect_unique then
                 perform eve._free_effect(c.queue_id, answer.item);
             end if;
             answer.item := null;
@@ -303,10 +308,12 @@ begin
         a.work_id := answer.work_id;
         a.effect_identity := coalesce(a.effect_identity, operation_identity || ':' || answer.work_id);
         answer.evidence := eve._evidence(a, d, d.holds);
+        place := eve._inherited(c.queue_id, d.replaces, eve_submit.priority_class::smallint);
         appended := eve._append(c, answer.item,
             case answer.decision when 'HOLD' then 'held' else 'admitted' end, at,
             revision => answer.revision,
-            rank => eve_submit.priority_class::smallint,
+            rank => place.rank,
+            due_at => case when answer.decision = 'ADMIT' then place.since end,
             reason => answer.reason,
             data => jsonb_strip_nulls(jsonb_build_object(
                 'class', class, 'digest', encode(a.digest, 'hex'), 'size', a.size,

@@ -43,8 +43,9 @@ begin
             s.revision := event.revision;
             s.effect_started := false;
             s.cancel_requested := false;
-            s.ready_since := event.at;
-            s.late := false;
+            -- What it replaces gives it its place.
+            s.ready_since := coalesce(event.due_at, event.at);
+            s.late := s.ready_since < event.at;
         when 'renewed' then
             legal := was = 'leased' and event.token = s.token and event.due_at >= s.expires_at;
             s.expires_at := event.due_at;

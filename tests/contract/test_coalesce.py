@@ -188,3 +188,54 @@ def keys(desk: Desk) -> list[Row]:
         "select class_id, key, item from eve.waiting_key where queue_id = %s order by key",
         [desk.id],
     )
+
+
+def test_a_refresh_is_never_put_off_by_the_next_one(desk: Desk) -> None:
+    """The survivor has the more urgent rank of both, and the place of the one whose rank that is."""
+    desk.clock.set(T)
+    ask = keyed(desk, "replace")
+    desk.item(**ask)
+    desk.clock.advance(60)
+    neighbour = desk.item()
+    desk.clock.advance(60)
+    second = desk.item(priority_class=3, **ask)
+    assert (desk.state(second).rank, desk.state(second).ready_since) == (2, T)
+    third = desk.item(**ask)
+    assert desk.lease().item == third
+    urgent = desk.item(priority_class=0, coalescing_key="page-2", **{"class": "fresh"})
+    desk.item(priority_class=3, coalescing_key="page-3", **{"class": "fresh"})
+    desk.clock.advance(60)
+    jumped = desk.item(priority_class=0, coalescing_key="page-3", **{"class": "fresh"})
+    assert desk.state(jumped).ready_since == T + timedelta(seconds=180)  # it gains no age
+    assert urgent != jumped
+    assert desk.phase(neighbour) == "ready"
+
+
+def test_a_replacement_does_not_wait_for_the_effect_of_what_it_replaces(desk: Desk) -> None:
+    ask = keyed(desk, "replace", effect_unique=True) | {"effect_identity": "page"}
+    first = desk.item(work_id="a", **ask)
+    assert desk.submit(work_id="a", **ask).reason == "work_id_taken"
+    answer = desk.submit(work_id="b", **ask)
+    assert (answer.decision, desk.phase(first)) == ("ADMIT", "coalesced")
+    held = desk.submit(effect_identity="page")
+    assert held.decision == "ADMIT"  # of a class that says nothing of effects
+    desk.complete(desk.lease(item=answer.item))
+
+
+def test_a_request_that_somebody_waits_for_is_not_absorbed(desk: Desk) -> None:
+    ask = keyed(desk, "absorb")
+    desk.item(**ask)
+    child = desk.item(after=["awaited"])
+    assert desk.holds(child) == ["unknown_dependency"]
+    answer = desk.submit(work_id="awaited", **ask)
+    assert answer.decision == "ADMIT"
+    desk.complete(desk.lease(item=answer.item))
+    assert desk.phase(child) == "ready"
+    assert desk.submit(work_id="awaited", **ask).reason == "work_id_taken"
+
+
+def test_requests_of_different_limit_keys_are_not_merged(desk: Desk) -> None:
+    ask = keyed(desk, "absorb")
+    desk.item(limit_key="a", **ask)
+    assert desk.submit(limit_key="b", **ask).decision == "ADMIT"
+    assert desk.submit(limit_key="a", **ask).decision == "COALESCE"

@@ -243,9 +243,9 @@ def _judge(state: State, event: Event, source: str, target: str | None) -> None:
 
 def _place(state: State, after: State, event: Event, source: str) -> State:
     match event.kind:
-        case "admitted" | "unparked":
+        case "unparked":
             return replace(after, ready_since=event.at, late=False)
-        case "released":
+        case "admitted" | "released":
             since = event.due_at or event.at
             return replace(after, ready_since=since, late=since < event.at)
         case "reprioritised" if source == "ready" and event.rank != state.rank:

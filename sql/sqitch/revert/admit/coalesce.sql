@@ -2,6 +2,9 @@
 begin;
 
 drop function eve._represented(bigint, bigint);
+drop function eve._hand_effect(bigint, bigint, bigint);
+drop function eve._inherited(bigint, bigint, smallint);
+drop type eve.place;
 drop function eve._merge(eve.caller, eve.asked, eve.decided);
 drop function eve._equivalent(eve.caller, eve.asked, bigint);
 

@@ -3,6 +3,9 @@ begin;
 
 select 1 / (obj_description('eve._equivalent(eve.caller, eve.asked, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._merge(eve.caller, eve.asked, eve.decided)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve.place'::regtype, 'pg_type') is not null)::int;
+select 1 / (obj_description('eve._inherited(bigint, bigint, smallint)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._hand_effect(bigint, bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._represented(bigint, bigint)'::regprocedure, 'pg_proc') is not null)::int;
 
 rollback;
