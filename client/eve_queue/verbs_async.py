@@ -547,8 +547,9 @@ class AsyncVerbs(ABC):
         idempotency_key: str | None = None,
     ) -> ActAnswer:
         """Cancel an item, or all of a cancellation identity including what is submitted later.
-        Waiting work ends at once; a lease is superseded, or after an effect start only asked.
-        Answers done = false for unknown, foreign, finished and quarantined items.
+        Waiting work ends at once; a lease is superseded, or after an effect start only asked;
+        with an item ends the demand of all requests that it represents. Answers done = false
+        for unknown, foreign, finished and quarantined items.
 
         Left out: reason 'cancelled'.
         """

@@ -47,6 +47,7 @@ declare
     l eve.lineage;
     policy eve.policy;
     place eve.place;
+    handed boolean := false;
     appended eve.appended;
     prior jsonb;
     at timestamptz;
@@ -204,7 +205,8 @@ begin
         answer.item := coalesce(d.claimed, nextval('eve.item_seq'));
         answer.work_id := coalesce(eve_submit.work_id, '~' || answer.item);
         if policy.effect_unique then
-            if d.replaces is null or not eve._hand_effect(c.queue_id, d.replaces, answer.item) then
+            handed := d.replaces is not null and eve._hand_effect(c.queue_id, d.replaces, answer.item);
+            if not handed then
                 fault := eve._admit_effect(c,
                     coalesce(a.effect_identity, operation_identity || ':' || answer.work_id), answer.item);
             end if;
@@ -242,7 +244,7 @@ begin
             d.reason := 'work_id_taken';
             answer.decision := d.decision;
             answer.reason := d.reason;
-            if policy.effect_unique and d.replaces is not null then
+            if handed then
                 perform eve._hand_effect(c.queue_id, answer.item, d.replaces);
             elsif policy.effect_unique then
                 perform eve._free_effect(c.queue_id, answer.item);
