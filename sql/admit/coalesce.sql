@@ -23,12 +23,6 @@ begin
             when 'absorb' then (a.deadline is null or i.deadline <= a.deadline)
                 and coalesce(i.not_before <= greatest(a.at, a.not_before), true)
                 and i.priority_class <= a.priority_class
-                -- An absorbed request is no item: nobody may wait for its name, and a taken name is refused.
-                and not exists (
-                    select from eve.intent as n where n.queue_id = i.queue_id and n.work_id = a.work_id)
-                and not exists (
-                    select from eve.dependency as d
-                    where d.queue_id = i.queue_id and d.on_work_id = a.work_id and d.open)
             else not exists (
                 select from eve.dependency as d
                 where d.queue_id = i.queue_id and d.on_work_id = i.work_id and d.open)
@@ -64,7 +58,13 @@ begin
             select from eve.waiting_key as k
             where k.queue_id = c.queue_id and k.class_id = a.class_id and k.key = a.coalescing_key
                 and k.item = standing);
-        if not eve._equivalent(c, a, standing) then
+        -- An absorbed request is no item: nobody may wait for its name, and a taken name is refused.
+        if not eve._equivalent(c, a, standing) or (a.policy).coalesce = 'absorb' and (
+            exists (
+                select from eve.intent as i where i.queue_id = c.queue_id and i.work_id = a.work_id)
+            or exists (
+                select from eve.dependency as e
+                where e.queue_id = c.queue_id and e.on_work_id = a.work_id and e.open)) then
             d.claimed := null;
             return d;
         end if;
