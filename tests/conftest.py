@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ from support.fleet import Fleet
 from support.servers import Server
 from support.session import Session
 from support.session import session as open_session
+from support.spread import Spread
 
 HERE = Path(__file__).parent
 EVERY_SERVER = {HERE / "contract", HERE / "roads"}
@@ -60,11 +62,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("server", found, ids=ids, indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker runs all roads of a server, so that each road is laid once."""
-    for item in items:
-        if HERE / "roads" in item.path.parents and (spec := getattr(item, "callspec", None)):
-            item.add_marker(pytest.mark.xdist_group(f"roads-{spec.params['server'].major}"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Spread:
+    """One worker runs all roads of a server, so that each road is laid once; see support.spread."""
+    return Spread(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -191,7 +191,7 @@ def keys(desk: Desk) -> list[Row]:
 
 
 def test_a_refresh_is_never_put_off_by_the_next_one(desk: Desk) -> None:
-    """The survivor has the more urgent rank of both, and the place of the one whose rank that is."""
+    """The survivor has the more urgent rank of both, and the place of whose rank that is."""
     desk.clock.set(T)
     ask = keyed(desk, "replace")
     desk.item(**ask)

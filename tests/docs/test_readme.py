@@ -22,7 +22,6 @@ INSTANT = re.compile(
     r"(?<=item )\d+|(?<=item => )\d+|(?<='doors', )\d+|\d{4}-\d\d-\d\dT[\d:.]+\+00:00"
 )
 
-pytestmark = pytest.mark.xdist_group("readme")  # the sessions of a page follow each other
 BLOCK = re.compile(r"^```(sql|text|python|sh|toml)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

@@ -28,8 +28,6 @@ from support.roads import (
     sqitch,
 )
 
-pytestmark = pytest.mark.xdist_group("plpython-roads")
-
 LANGUAGE = "create extension plpython3u"
 
 
