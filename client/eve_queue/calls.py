@@ -1317,10 +1317,10 @@ def statement(
     work_id: str | None = None,
     submission: int | None = None,
 ) -> Call[StatementAnswer]:
-    """The sentence that the evidence on record supports, for an item or a refused submission:
-    policy, class, depth, bytes, age, rates, deadline, dependencies, window, lease, fence,
-    attempt and terminal record; what is not on record reads unavailable, never zero. Refuses
-    what is unknown or foreign (P0002).
+    """The sentence that the evidence on record supports, for an item or a refused submission: the
+    policy and class that decided, what they had before them then (depth, bytes, age, rates,
+    window, dependencies), deadline, lease, fence, attempt and terminal record; what is not on
+    record reads unavailable, never zero. Refuses what is unknown or foreign (P0002).
     """
     return call(
         "eve_statement",

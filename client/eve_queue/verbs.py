@@ -983,9 +983,10 @@ class Verbs(ABC):
         submission: int | None = None,
     ) -> StatementAnswer:
         """The sentence that the evidence on record supports, for an item or a refused submission:
-        policy, class, depth, bytes, age, rates, deadline, dependencies, window, lease, fence,
-        attempt and terminal record; what is not on record reads unavailable, never zero.
-        Refuses what is unknown or foreign (P0002).
+        the policy and class that decided, what they had before them then (depth, bytes, age,
+        rates, window, dependencies), deadline, lease, fence, attempt and terminal record; what
+        is not on record reads unavailable, never zero. Refuses what is unknown or foreign
+        (P0002).
         """
         return self.call(calls.statement(self.name, item, work_id=work_id, submission=submission))
 

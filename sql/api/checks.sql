@@ -43,7 +43,7 @@ declare
         from pg_catalog.jsonb_each(slots) as s);
 begin
     return pg_catalog.format(
-        'Under policy %s of class %s, with %s items and %s bytes waiting, the oldest eligible for %s,'
+        'Under policy %s of class %s, with %s items and %s bytes in store, the oldest eligible for %s,'
         ' %s arrivals and %s completions in a window of %s, outside dependencies at %s and a deadline of %s:'
         ' %s; lease %s under fence %s, %s; terminal record: %s.'
         ' This holds for the snapshot observed at %s and says nothing of what arrives after it.'
@@ -84,6 +84,7 @@ declare
     answer eve.statement_answer;
     refused eve.submission;
     f jsonb;
+    seen jsonb;
 begin
     if eve_statement.submission is not null then
         if eve_statement.item is not null or eve_statement.work_id is not null then
@@ -100,29 +101,26 @@ begin
         end if;
         f := refused.evidence -> 'steps';
         answer.submission := refused.submission;
-        answer.slots := jsonb_build_object(
-            'policy', refused.revision, 'class', refused.class,
-            'depth', f -> 8 -> 'items', 'bytes', f -> 8 -> 'bytes',
-            'oldest_age', f -> 8 -> 'oldest_eligible_age',
-            'arrivals', null, 'completions', null, 'window', null,
-            'start_delay', f -> 7 -> 'start_delay', 'deadline', f -> 2 -> 'deadline',
-            'dependency_capacity', f -> 8 -> 'dependencies',
+        seen := (
+            select eve._snapshot_at(c.queue_id, k.class_id, r.policy, refused.at,
+                f -> 5 ->> 'observed_at' is not null, f -> 8)
+            from eve.work_class as k
+            left join eve.class_revision as r
+                on r.queue_id = k.queue_id and r.class_id = k.class_id and r.revision = refused.revision
+            where k.queue_id = c.queue_id and k.name = refused.class);
+        answer.slots := seen || jsonb_build_object(
+            'policy', refused.revision, 'class', refused.class, 'deadline', f -> 2 -> 'deadline',
             'rejected_intent', coalesce(refused.work_id, f -> 0 ->> 'effect', 'record ' || refused.submission),
             'lease', null, 'fence', null, 'attempt', null,
-            'terminal_record', refused.decision || ' ' || refused.reason || ' at ' || refused.at,
-            'observed_at', f -> 5 -> 'observed_at');
+            'terminal_record', refused.decision || ' ' || refused.reason || ' at ' || refused.at);
     else
         answer.item := eve._find_item(c, eve_statement.item, eve_statement.work_id);
         f := eve._facts_of(c, answer.item, eve._clock(c));
-        answer.slots := jsonb_build_object(
-            'policy', f -> 'revision', 'class', f -> 'class', 'depth', f -> 'depth', 'bytes', f -> 'bytes',
-            'oldest_age', f -> 'oldest_eligible_age', 'arrivals', f -> 'arrivals',
-            'completions', f -> 'completions', 'window', f -> 'window', 'start_delay', f -> 'start_delay',
-            'deadline', f -> 'deadline', 'dependency_capacity', f -> 'dependency_capacity',
+        answer.slots := (f -> 'snapshot') || jsonb_build_object(
+            'policy', f -> 'admitted_revision', 'class', f -> 'class', 'deadline', f -> 'deadline',
             'stored_item', f -> 'item',
             'lease', f -> 'lease', 'fence', f -> 'token', 'attempt', nullif(f -> 'attempts', '0'),
-            'terminal_record', (f #>> '{end,phase}') || ' by ' || (f #>> '{end,by}') || ' at ' || (f #>> '{end,at}'),
-            'observed_at', f -> 'observed_at');
+            'terminal_record', (f #>> '{end,phase}') || ' by ' || (f #>> '{end,by}') || ' at ' || (f #>> '{end,at}'));
     end if;
     answer.unavailable := array(
         select s.key from jsonb_each(answer.slots) as s where s.value = 'null' order by s.key);
@@ -132,6 +130,6 @@ end
 $$;
 
 comment on function public.eve_statement(text, bigint, text, bigint) is
-'The sentence that the evidence on record supports, for an item or a refused submission: policy, class, depth, bytes, age, rates, deadline, dependencies, window, lease, fence, attempt and terminal record; what is not on record reads unavailable, never zero. Refuses what is unknown or foreign (P0002).';
+'The sentence that the evidence on record supports, for an item or a refused submission: the policy and class that decided, what they had before them then (depth, bytes, age, rates, window, dependencies), deadline, lease, fence, attempt and terminal record; what is not on record reads unavailable, never zero. Refuses what is unknown or foreign (P0002).';
 
 commit;

@@ -16,20 +16,36 @@ declare
     codes text[];
     refused record;
     status text;
-    paused boolean;
+    pool record;
+    downstream text;
+    at timestamptz;
     h record;
 begin
     k := eve._candidate(c, target);
     select v.status into status from eve.item_status as v where v.queue_id = c.queue_id and v.item = target;
+    at := eve._clock(c);
     door.halted := c.halted;
-    select p.slots, p.paused into door.slots, paused from eve.pool as p
-    where p.queue_id = c.queue_id and p.pool = c.default_pool;
+    -- The pool that may run it: the default one, or the first that its class may and does not share with others.
+    select p.pool, p.slots, p.paused into pool from eve.pool as p
+    where p.queue_id = c.queue_id
+        and ((k.policy).pools is null or p.pool = any ((k.policy).pools))
+        and (p.classes is null or k.class = any (p.classes))
+    order by p.pool = c.default_pool desc, p.paused, p.slots = 0, p.pool limit 1;
+    door.slots := pool.slots;
     door.free := exists (
-        select from eve.free_slot as f where f.queue_id = c.queue_id and f.pool = c.default_pool);
+        select from eve.free_slot as f where f.queue_id = c.queue_id and f.pool = pool.pool);
     door := eve._facts(c, k, door);
-    door.blocked := case when k.class_paused then 'class is paused' when paused then 'pool is paused'
-        when (k.state).phase = 'ready' then coalesce(eve._condemn(c, k, eve._clock(c)),
-            eve._downstream(c.queue_id, k.policy, eve._clock(c))) end;
+    downstream := eve._downstream(c.queue_id, k.policy, at);
+    door.blocked := case
+        when k.class_paused then 'class is paused'
+        when pool.pool is null then 'no pool may run its class'
+        when pool.paused then 'pool is paused'
+        when (k.state).phase <> 'ready' then null
+        when downstream like '%is unhealthy' then downstream
+        else coalesce(eve._hopeless(c.queue_id, target, at),
+            nullif(nullif(eve._condemn(c, k, at), 'max attempts exceeded'), 'spend_not_approved'))
+    end;
+    door.saturated := case when (k.state).phase = 'ready' then nullif(downstream, door.blocked) end;
     codes := eve._gates(door);
     if (k.state).phase = 'leased' then
         return next row(target, status, 'leased', 'running',
@@ -45,7 +61,8 @@ begin
         return;
     end if;
     if (k.state).phase in ('uncertain', 'reported', 'completed') then
-        return next row(target, status, (k.state).phase, coalesce((k.state).reason, (k.state).phase),
+        return next row(target, status, (k.state).phase,
+            case (k.state).phase when 'uncertain' then 'reconciliation_required' else (k.state).phase end,
             (select p.meaning from eve.phase as p where p.phase = (k.state).phase),
             case (k.state).phase
                 when 'completed' then format('A verifier calls eve_verify(%L, %s).', c.queue, target)
@@ -55,7 +72,17 @@ begin
                     'A verifier or human calls eve_reconcile(%L, %s, ''observed'' | ''absent'').',
                     c.queue, target) end,
             case (k.state).phase when 'completed' then 'verifier' else (k.policy).retry_owner end,
-            null)::eve.explain_answer;
+            jsonb_strip_nulls(jsonb_build_object(
+                'reason', (k.state).reason,
+                'authority', (k.policy).protection -> 'authority',
+                'missing', (
+                    select jsonb_agg(u.effect order by u.effect)
+                    from eve.intent as i
+                    cross join unnest(coalesce(i.expected_effects, array[i.effect_identity])) as u (effect)
+                    where i.queue_id = c.queue_id and i.item = target and not exists (
+                        select from eve.effect as e
+                        where e.queue_id = c.queue_id and e.item = target and e.kind = 'observed'
+                            and e.effect_identity = u.effect)))))::eve.explain_answer;
         return;
     end if;
     for h in
@@ -108,8 +135,36 @@ begin
             ('not_acquirable', 'dependency_not_ready', 'unknown_dependency', 'dependency_cycle')
         order by u.place
     loop
-        return next row(target, status, (k.state).phase, refused.code, refused.message, refused.hint, refused.retry,
-            eve._door_detail(door, codes))::eve.explain_answer;
+        return next row(target, status, (k.state).phase, refused.code,
+            case refused.code
+                when 'not_acquirable' then coalesce(door.blocked, refused.message)
+                when 'concurrency_exhausted' then coalesce(door.saturated, refused.message)
+                else refused.message end,
+            case
+                when refused.code in ('not_acquirable', 'concurrency_exhausted')
+                    and downstream in (door.blocked, door.saturated)
+                    then format('It recovers, a lease that uses it ends, or somebody tells how it is:'
+                        ' eve_set_health(%L, …, ''healthy'').', c.queue)
+                when refused.code = 'not_acquirable' and k.class_paused
+                    then format('An operator calls eve_unpause(%L, class => %L).', c.queue, k.class)
+                when refused.code = 'not_acquirable' and pool.paused
+                    then format('An operator calls eve_unpause(%L, pool => %L).', c.queue, pool.pool)
+                when refused.code = 'not_acquirable' and pool.pool is null
+                    then format('An operator defines a pool for it: eve_define_pool(%L, …, classes => array[%L]).',
+                        c.queue, k.class)
+                when refused.code = 'not_acquirable' and door.blocked is not null
+                    then 'The next acquisition or sweep records that it is not to be done.'
+                when refused.code = 'spend_not_approved' and door.slots = 0
+                    then format('A human calls eve_approve_slots(%L, %L, …).', c.queue, pool.pool)
+                when refused.code = 'fleet_halted' then format('A human calls eve_resume(%L, …).', c.queue)
+                when refused.code = 'quarantined' then format(
+                    'A human calls eve_unpark(%L, %s, …) or eve_reject(%L, %s, …); eve_history has its record.',
+                    c.queue, target, c.queue, target)
+                else refused.hint end,
+            refused.retry,
+            jsonb_strip_nulls(eve._door_detail(door, codes)
+                || jsonb_build_object('pool', case when refused.code in ('concurrency_exhausted', 'spend_not_approved')
+                    then pool.pool end)))::eve.explain_answer;
     end loop;
     if codes is null then
         return next row(target, status, 'ready', 'ready', 'ready: every gate passes',

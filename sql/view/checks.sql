@@ -33,16 +33,21 @@ begin atomic
         ('A1-002', pg_catalog.jsonb_build_object(
             'admitted_revision', f -> 'admitted_revision',
             'phase', f -> 'phase',
-            'payload', coalesce(f -> 'payload', '"no schema declared"')),
-            coalesce(f ->> 'reason', '') <> 'payload_invalid' and coalesce(f ->> 'payload', 'valid') <> 'invalid'),
+            'size', f -> 'size',
+            'payload', case when coalesce(f ->> 'reason', '') = 'payload_invalid' then '"payload_invalid"'
+                when (f ->> 'schema_declared')::boolean then f -> 'payload' else '"no schema declared"' end),
+            coalesce(f ->> 'reason', '') <> 'payload_invalid' and coalesce(f ->> 'payload', 'valid') = 'valid'
+                and (f ->> 'size')::integer <= (f ->> 'payload_limit')::integer),
         ('A1-003', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
-            f ->> 'phase' in ('ready', 'leased') and f ->> 'hopeless' is null and not (f ->> 'cancelled')::boolean),
+            'phase', f -> 'phase',
+            'in_the_way', coalesce(f -> 'in_the_way', '"nothing"')),
+            f ->> 'phase' in ('ready', 'leased') and f ->> 'in_the_way' is null and not (f ->> 'cancelled')::boolean),
         ('A1-004', pg_catalog.jsonb_build_object(
             'live', f -> 'live'),
             (f ->> 'live')::boolean),
         ('A1-005', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
+            'phase', f -> 'phase',
+            'completion_test', f -> 'completion_test'),
             f ->> 'phase' in ('completed', 'verified')),
         ('A2-001', pg_catalog.jsonb_build_object(
             'operation', f -> 'operation',
@@ -82,10 +87,12 @@ begin atomic
             'completion_test', f -> 'completion_test'),
             true),
         ('A2-063', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
+            'cancellation_identity', f -> 'cancellation_identity',
+            'cancelled', f -> 'cancelled'),
             not (f ->> 'cancelled')::boolean),
         ('A2-064', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
+            'cancellation_identity', f -> 'cancellation_identity',
+            'cancelled', f -> 'cancelled'),
             (f ->> 'cancelled')::boolean),
         ('A2-065', pg_catalog.jsonb_build_object(
             'value_until', f -> 'value_until'),
@@ -93,9 +100,10 @@ begin atomic
         ('A2-066', pg_catalog.jsonb_build_object(
             'deadline', f -> 'deadline',
             'start_delay', f -> 'start_delay',
-            'fresh', case when f ->> 'fault' = 'fresh' then 'true'::jsonb end),
-            (f ->> 'at')::timestamptz + (f ->> 'start_delay')::interval
-                + coalesce((f ->> 'margin')::interval, '0') <= (f ->> 'deadline')::timestamptz),
+            'fresh', case when f ->> 'fault' = 'fresh' or (f ->> 'live')::boolean then 'true'::jsonb end),
+            greatest((f ->> 'at')::timestamptz, (f ->> 'starts_from')::timestamptz)
+                + (f ->> 'start_delay')::interval + coalesce((f ->> 'margin')::interval, '0')
+                <= (f ->> 'deadline')::timestamptz),
         ('A2-067', pg_catalog.jsonb_build_object(
             'decision', f -> 'decision',
             'admitted_revision', f -> 'admitted_revision',
@@ -109,23 +117,33 @@ begin atomic
             'decided_at', f -> 'decided_at'),
             true),
         ('A2-070', pg_catalog.jsonb_build_object(
-            'payload', f -> 'payload'),
-            f ->> 'payload' = 'valid'),
+            'payload', f -> 'payload',
+            'revision', f -> 'revision',
+            'authorised', f -> 'authorised'),
+            f ->> 'payload' = 'valid' and (f ->> 'authorised')::boolean),
         ('A2-071', pg_catalog.jsonb_build_object(
             'phase', f -> 'phase'),
             f ->> 'phase' = 'coalesced'),
         ('A2-072', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
-            f ->> 'phase' = 'ready' and f ->> 'hopeless' is null),
+            'phase', f -> 'phase',
+            'in_the_way', coalesce(f -> 'in_the_way', '"nothing"')),
+            f ->> 'phase' = 'ready' and f ->> 'in_the_way' is null),
         ('A2-073', pg_catalog.jsonb_build_object(
             'live', f -> 'live'),
             (f ->> 'live')::boolean),
         ('A2-074', pg_catalog.jsonb_build_object(
-            'expected', f -> 'expected'),
+            'expected', f -> 'expected',
+            'observed', coalesce(f -> 'observed', '[]')),
             coalesce(f -> 'observed' @> (f -> 'expected'), false)),
         ('A2-075', pg_catalog.jsonb_build_object(
-            'phase', f -> 'phase'),
-            f ->> 'phase' = 'uncertain'),
+            'phase', f -> 'phase',
+            'effect_started', f -> 'effect_started',
+            'live', f -> 'live',
+            'observed', coalesce(f -> 'observed', '[]')),
+            f ->> 'phase' = 'uncertain'
+                or (f ->> 'effect_started')::boolean and not (f ->> 'live')::boolean
+                and f ->> 'phase' not in ('completed', 'verified')
+                and not coalesce(f -> 'observed' @> (f -> 'expected'), false)),
         ('A2-076', pg_catalog.jsonb_build_object(
             'phase', f -> 'phase'),
             f ->> 'phase' = 'uncertain' or coalesce(f ->> 'reason' = 'reconciliation_required', false)),
@@ -268,8 +286,9 @@ begin atomic
             true),
         ('A2-143', pg_catalog.jsonb_build_object(
             'payload', f -> 'payload',
+            'authorised', f -> 'authorised',
             'digest', f -> 'digest'),
-            f ->> 'payload' = 'valid'),
+            f ->> 'payload' = 'valid' and (f ->> 'authorised')::boolean),
         ('A2-144', pg_catalog.jsonb_build_object(
             'ready_since', f -> 'ready_since',
             'acquired_at', f -> 'acquired_at'),

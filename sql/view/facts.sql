@@ -1,6 +1,72 @@
 -- view/facts.sql · everything on record that bears on one item, gathered once: what explain, checks and statement read.
 begin;
 
+create function eve._in_the_way(c eve.caller, k eve.candidate, at timestamptz)
+returns text
+language plpgsql
+stable
+as $$
+begin
+    return case
+        when c.halted then 'queue is halted'
+        when k.class_paused then 'class is paused'
+        else coalesce(
+            eve._hopeless(c.queue_id, k.item, at),
+            eve._condemn(c, k, at),
+            eve._downstream(c.queue_id, k.policy, at))
+    end;
+end
+$$;
+
+comment on function eve._in_the_way(eve.caller, eve.candidate, timestamptz) is
+'What keeps a ready item from being considered for a lease now, whatever slots are free: halt, pause, lifetime, cancellation, payload, budget, or an outside dependency; null when nothing does.';
+
+create function eve._snapshot_at(
+    queue_id bigint,
+    class_id integer,
+    policy eve.policy,
+    at timestamptz,
+    consulted boolean,
+    spent jsonb
+)
+returns jsonb
+language plpgsql
+stable
+as $$
+declare
+    o eve.observation;
+begin
+    if consulted then
+        select x.* into o from eve.observation as x
+        where x.queue_id = _snapshot_at.queue_id and x.class_id = _snapshot_at.class_id
+            and x.observed_at <= _snapshot_at.at
+        order by x.observed_at desc, x.tx desc limit 1;
+    end if;
+    return pg_catalog.jsonb_build_object(
+        'observed_at', o.observed_at,
+        'depth', coalesce(pg_catalog.to_jsonb(o.stored_items), spent -> 'items'),
+        'bytes', coalesce(pg_catalog.to_jsonb(o.stored_bytes), spent -> 'bytes'),
+        'oldest_age', coalesce(pg_catalog.to_jsonb(o.oldest_eligible_age), spent -> 'oldest_eligible_age',
+            case when o.eligible_items = 0 then '"none eligible"'::jsonb end),
+        'arrivals', o.arrivals,
+        'completions', o.completions,
+        'window', nullif(o.measured, interval '0'),
+        'start_delay', o.start_delay,
+        'dependency_capacity', (
+            select pg_catalog.jsonb_object_agg(d.name, coalesce(h.capacity::text, h.health))
+            from pg_catalog.unnest(policy.dependencies) as d (name)
+            cross join lateral (
+                select x.capacity, x.health from eve.health as x
+                where x.queue_id = _snapshot_at.queue_id and x.dependency = d.name
+                    and x.observed_at <= _snapshot_at.at
+                order by x.told desc limit 1
+            ) as h));
+end
+$$;
+
+comment on function eve._snapshot_at(bigint, integer, eve.policy, timestamptz, boolean, jsonb) is
+'What a decision of that instant had before it: the observation then newest where evidence was consulted, else what its budgets counted, and what was told of outside dependencies. A null was not there.';
+
 create function eve._facts_of(c eve.caller, item bigint, at timestamptz)
 returns jsonb
 language plpgsql
@@ -12,15 +78,17 @@ declare
     w eve.work_item;
     i eve.intent;
     k record;
+    found_one eve.candidate;
     policy eve.policy;
     s eve.state;
     first record;
     last record;
     o eve.observation;
     cap eve.capacity;
-    total eve.total;
     parts jsonb;
     live boolean;
+    completed integer;
+    verdict text;
 begin
     select x.* into w from eve.work_item as x where x.queue_id = c.queue_id and x.item = _facts_of.item;
     select x.* into i from eve.intent as x where x.queue_id = c.queue_id and x.item = _facts_of.item;
@@ -35,31 +103,40 @@ begin
     from eve.ledger as l where l.queue_id = c.queue_id and l.item = _facts_of.item and l.version = 1;
     select l.kind, l.at, l.actor, l.reason, l.data into last
     from eve.ledger as l where l.queue_id = c.queue_id and l.item = _facts_of.item and l.version = s.version;
+    completed := (
+        select min(l.version) from eve.ledger as l
+        where l.queue_id = c.queue_id and l.item = _facts_of.item and l.phase in ('completed', 'verified'));
     select
         pg_catalog.jsonb_build_object(
-            'kinds', pg_catalog.jsonb_agg(l.kind order by l.version),
             'acquired_at', max(l.at) filter (where l.kind = 'acquired'),
             'acquired_revision', max(l.revision) filter (where l.kind = 'acquired'),
-            'completed_at', min(l.at) filter (where l.phase in ('completed', 'verified')),
-            'acquired_after', pg_catalog.count(*) filter (where l.kind = 'acquired' and l.version > d.done),
+            'completed_at', min(l.at) filter (where l.version = completed),
+            'acquired_after', pg_catalog.count(*) filter (where l.kind = 'acquired' and l.version > completed),
             'lost', pg_catalog.count(*) filter (where l.kind ^@ 'lease_'),
             'uncertain', pg_catalog.count(*) filter (where l.phase = 'uncertain' and l.kind not in
                 ('reconciled', 'effect_observed', 'cancel_requested')),
             'reconciled', pg_catalog.count(*) filter (where l.kind = 'reconciled' and l.phase <> 'uncertain'
                 or l.kind in ('completed', 'rejected') and l.phase <> 'reported'),
+            'decided_last', max(l.at) filter (where l.kind in ('admitted', 'held', 'released', 'expired')),
             'record', (pg_catalog.array_agg(l.data -> 'record' order by l.version desc)
-                filter (where l.data ? 'record'))[1])
+                filter (where l.data ? 'record'))[1],
+            'lease', (pg_catalog.array_agg(
+                pg_catalog.format('%s.%s of %s (%s)', l.item, l.token, l.principal, l.worker)
+                order by l.version desc) filter (where l.kind = 'acquired'))[1])
     into parts
     from eve.ledger as l
-    cross join lateral (
-        select min(x.version) as done from eve.ledger as x
-        where x.queue_id = l.queue_id and x.item = l.item and x.phase in ('completed', 'verified')
-    ) as d
     where l.queue_id = c.queue_id and l.item = _facts_of.item;
+    parts := parts || pg_catalog.jsonb_build_object('kinds', (
+        select pg_catalog.jsonb_object_agg(n.kind, n.times)
+        from (
+            select l.kind, pg_catalog.count(*) as times from eve.ledger as l
+            where l.queue_id = c.queue_id and l.item = _facts_of.item group by l.kind
+        ) as n));
     o := eve._latest(c.queue_id, w.class_id);
     cap := eve._capacity(c.queue_id, w.class_id, at);
-    total := eve._total(c.queue_id, w.class_id, at, false);
     live := s.phase = 'leased' and s.expires_at > at;
+    found_one := eve._candidate(c, item);
+    verdict := case when policy.schema_digest is not null then eve._payload_now(c.queue_id, item) ->> 'verdict' end;
     return parts || pg_catalog.jsonb_build_object(
         'at', at,
         'queue', c.queue,
@@ -81,12 +158,14 @@ begin
         'value_until', i.value_until,
         'dependency_revisions', i.dependency_revisions,
         'schema', policy.schema_digest,
-        'payload', case when policy.schema_digest is null then null
-            else nullif(eve._payload_now(c.queue_id, item) ->> 'verdict', 'no schema declared') end,
+        -- Nobody able to say, or nothing left to judge, is no verdict.
+        'payload', case when verdict in ('valid', 'invalid') then verdict end,
+        'schema_declared', verdict is not null and verdict <> 'no schema declared',
+        'authorised', coalesce(i.principal = any (policy.submitters), true),
         'payload_limit', policy.payload_limit,
         'replay_class', i.replay_class,
         'protection', policy.protection,
-        'completion_test', i.completion_test,
+        'completion_test', eve._test_of(i.completion_test, policy),
         'expected', coalesce(i.expected_effects, array[i.effect_identity]),
         'observed', (select pg_catalog.jsonb_agg(distinct e.effect_identity) from eve.effect as e
             where e.queue_id = c.queue_id and e.item = _facts_of.item and e.kind = 'observed'),
@@ -104,16 +183,17 @@ begin
         'attempts', s.attempts,
         'budget', eve._budget(policy, s),
         'token', nullif(s.token, 0)::text,
-        'lease', case when live then item || '.' || s.token end,
         'live', live,
         'effect_started', s.effect_started,
         'cancel_requested', s.cancel_requested,
-        'cancelled', s.phase = 'cancelled'
+        'cancelled', s.phase = 'cancelled' or s.cancel_requested
             or eve._tombstone(c.queue_id, i.cancellation_identity, i.principal),
-        'hopeless', eve._hopeless(c.queue_id, item, at),
+        'in_the_way', case s.phase when 'ready' then eve._in_the_way(c, found_one, at)
+            when 'leased' then eve._hopeless(c.queue_id, item, at) end,
         'holds', eve._holds(c.queue_id, item),
-        'decision', case first.kind when 'held' then 'HOLD' else 'ADMIT' end,
-        'decision_reason', coalesce(first.reason, 'every check passed'),
+        -- What was taken over from another system was never decided here.
+        'decision', case first.kind when 'held' then 'HOLD' when 'admitted' then 'ADMIT' end,
+        'decision_reason', case when first.kind <> 'imported' then coalesce(first.reason, 'every check passed') end,
         'decided_at', first.at,
         'decided_by', first.actor,
         'stored', true)
@@ -134,10 +214,8 @@ begin
             case when o.eligible_items = 0 then '"none eligible"'::jsonb end),
         'worker_limit', o.worker_limit,
         'reserved_capacity', nullif(o.reserved_capacity, 0),
-        'start_delay', o.start_delay,
+        'start_delay', case when live then interval '0' else o.start_delay end,
         'drain', nullif(o.drain, 'unavailable'),
-        'depth', total.held + total.ready,
-        'bytes', total.queued_bytes,
         'item_limit', coalesce(policy.item_limit, policy.shared_item_limit),
         'byte_limit', coalesce(policy.byte_limit, policy.shared_byte_limit),
         'shared_item_limit', policy.shared_item_limit,
@@ -164,7 +242,9 @@ begin
                     ('item_budget_exhausted', 'byte_budget_exhausted', 'age_budget_exceeded', 'deadline_infeasible')
                 group by x.reason
             ) as r),
-        'end', case when s.phase in ('verified', 'rejected', 'expired', 'cancelled', 'coalesced', 'dead')
+        'snapshot', eve._snapshot_at(c.queue_id, w.class_id, policy, (parts ->> 'decided_last')::timestamptz,
+            policy.evidence <> 'none', first.data #> '{evidence,steps,8}'),
+        'end', case when s.phase not in ('held', 'ready', 'leased', 'reported')
             then pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
                 'kind', last.kind, 'phase', s.phase, 'at', last.at, 'by', last.actor, 'reason', last.reason)) end);
 end

@@ -352,7 +352,7 @@ def test_checks_and_statement_are_told(db: Database, make_queue: MakeQueue) -> N
     rows = eve(auditor, "checks", "q", "a", "--work-id", "--json").rows
     assert len(rows) == 83
     said = eve(auditor, "statement", "q", "a", "--work-id").out
-    assert said.startswith("Under policy 1 of class default, with 1 items")
+    assert said.startswith("Under policy 1 of class default, with unavailable items")
     number = re.search(r'"submission": ?(\d+)', refused.out + refused.err)
     if number:
         told = eve(auditor, "statement", "q", number[1], "--submission")

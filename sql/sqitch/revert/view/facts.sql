@@ -2,5 +2,7 @@
 begin;
 
 drop function eve._facts_of(eve.caller, bigint, timestamptz);
+drop function eve._snapshot_at(bigint, integer, eve.policy, timestamptz, boolean, jsonb);
+drop function eve._in_the_way(eve.caller, eve.candidate, timestamptz);
 
 commit;
