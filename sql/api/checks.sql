@@ -45,7 +45,7 @@ begin
     return pg_catalog.format(
         'Under policy %s of class %s, with %s items and %s bytes in store, the oldest eligible for %s,'
         ' %s arrivals and %s completions in a window of %s, outside dependencies at %s and a deadline of %s:'
-        ' %s; lease %s under fence %s, %s; terminal record: %s.'
+        ' %s; lease: %s, fence %s, %s; terminal record: %s.'
         ' This holds for the snapshot observed at %s and says nothing of what arrives after it.'
         ' It does not claim that every stored item runs, that durability makes a payload valid or authorised,'
         ' that the measured drain persists, that a lease alone prevents duplicate effects,'

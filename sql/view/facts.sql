@@ -121,7 +121,7 @@ begin
             'record', (pg_catalog.array_agg(l.data -> 'record' order by l.version desc)
                 filter (where l.data ? 'record'))[1],
             'lease', (pg_catalog.array_agg(
-                pg_catalog.format('%s.%s of %s (%s)', l.item, l.token, l.principal, l.worker)
+                pg_catalog.format('item %s by %s (%s)', l.item, l.principal, l.worker)
                 order by l.version desc) filter (where l.kind = 'acquired'))[1])
     into parts
     from eve.ledger as l

@@ -250,5 +250,5 @@ def test_a_terminal_record_may_be_uncertainty_or_a_park(desk: Desk, phase: str) 
     item = getattr(desk, phase)()
     answer = said(desk, item=item)
     assert answer.slots["terminal_record"].startswith(f"{phase} by t_worker at ")
-    assert answer.slots["lease"] == f"{item}.1 of t_worker (w)"
+    assert answer.slots["lease"] == f"item {item} by t_worker (w)"
     assert answer.slots["attempt"] == 1
