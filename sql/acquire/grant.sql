@@ -78,6 +78,7 @@ begin
         when at >= k.value_until then 'value_window_ended'
         when (k.state).attempts >= eve._budget(k.policy, k.state) then 'max attempts exceeded'
         when k.payload_size > (k.policy).payload_limit then 'payload_invalid'
+        when k.submitter <> all ((k.policy).submitters) then 'class_not_authorised'
         when (k.state).effect_started and not eve._repeatable(c.queue_id, k.item, k.policy, k.state, at)
             then 'protection_ended'
         when eve._over_spend(c.queue_id, k.item, k.policy) is not null then 'spend_not_approved'
@@ -129,6 +130,11 @@ begin
             perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => 'awaiting_decision',
                 data => pg_catalog.jsonb_build_object('because', why, 'holds', pg_catalog.jsonb_build_array(
                     eve._hold_json('awaiting_decision', eve._ask_spend(c, k)::text, null, null))));
+        when 'class_not_authorised' then
+            perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => why,
+                data => pg_catalog.jsonb_build_object(
+                    'holds', pg_catalog.jsonb_build_array(eve._hold_json(why, k.class, null, null)),
+                    'submitter', k.submitter));
         when 'payload_invalid', 'validator_unavailable' then
             perform eve._append(c, k.item, 'held', at, revision => k.revision, reason => why,
                 data => pg_catalog.jsonb_build_object(

@@ -242,6 +242,7 @@ begin
                 -- An item may be vague though its class is not: then the next revision answers.
                 when 'replay_class_unknown' then (r.policy).replay_class = 'unknown'
                     or k.revision = (w.queue_state).revision
+                when 'class_not_authorised' then i.principal <> all ((r.policy).submitters)
                 when 'payload_invalid' then i.payload_size > (r.policy).payload_limit
                     or coalesce(eve._payload_now(w.queue_id, w.item) ->> 'verdict', '') in ('invalid', 'unavailable')
                 else true

@@ -56,6 +56,7 @@ insert into eve.reason (reason, decision, owner, trigger, meaning) values
 ('key_saturated', 'HOLD', 'queue', 'key', 'as many items of its limit key as its class allows are ready or leased'),
 ('retry_backoff', 'HOLD', 'queue', 'time', 'waits before its next attempt'),
 ('reconciliation_required', 'HOLD', 'retry owner', 'reconciliation', 'an effect must be looked up first'),
-('payload_invalid', 'HOLD', 'operator', 'policy', 'the payload does not validate under a newer revision');
+('payload_invalid', 'HOLD', 'operator', 'policy', 'the payload does not validate under a newer revision'),
+('class_not_authorised', 'HOLD', 'operator', 'policy', 'the class no longer accepts its submitter');
 
 commit;

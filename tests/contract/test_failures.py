@@ -93,6 +93,7 @@ def cancelled_after_a_non_interruptible_effect(desk: Desk) -> None:
 
 
 def a_stored_payload_fails(desk: Desk) -> None:
+    desk.approve("cloud", 2, default_pool=False)
     item = desk.item(payload={"x": "x" * 50})
     desk.define(replay_class="safe", payload_limit=10)
     for named in either(item):
@@ -101,6 +102,13 @@ def a_stored_payload_fails(desk: Desk) -> None:
     assert desk.holds(item) == ["payload_invalid"]
     desk.define(replay_class="safe", payload_limit=100)  # and a revision that answers releases it
     assert desk.lease().item == item
+    other = desk.item()
+    desk.define(replay_class="safe", submitters=["somebody else"])  # authority is judged anew
+    assert not desk.acquire(pool="cloud").granted
+    assert desk.holds(other) == ["class_not_authorised"]
+    assert desk.state(other).attempts == 0
+    desk.define(replay_class="safe", submitters=["t_producer"])
+    assert desk.lease(pool="cloud").item == other
 
 
 def a_lease_lapses_after_the_effect_before_the_report(desk: Desk) -> None:
