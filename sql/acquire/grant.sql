@@ -87,7 +87,7 @@ end
 $$;
 
 comment on function eve._condemn(eve.caller, eve.candidate, timestamptz) is
-'Why a ready item may not be leased after all: cancelled identity, deadline, value window, budget, spend, or a payload that its present policy refuses.';
+'Why a ready item may not be leased after all: cancelled identity, deadline, value window, budget, spend, or a payload or submitter that its present policy refuses.';
 
 create function eve._ask_spend(c eve.caller, k eve.candidate)
 returns bigint
