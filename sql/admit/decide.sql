@@ -115,7 +115,7 @@ begin
             else past.oldest_eligible end;
     end if;
     if oldest > policy.age_limit then
-        d.facts := d.facts || pg_catalog.jsonb_build_object('oldest_eligible_age', oldest);
+        d.facts := d.facts || pg_catalog.jsonb_build_object('oldest_eligible_age', eve._span(oldest));
         if policy.age_action = 'reject' then
             d.decision := 'REJECT';
             d.reason := 'age_budget_exceeded';
@@ -202,8 +202,6 @@ create function eve._evidence(a eve.asked, d eve.decided, holds jsonb)
 returns jsonb
 language plpgsql
 stable
-set timezone to 'UTC'
-set intervalstyle to postgres
 as $$
 declare
     policy eve.policy := a.policy;
@@ -212,36 +210,54 @@ declare
     consulted boolean := policy.evidence <> 'none';
     -- What was not reached after a refusal says so; nothing unread reads as passed.
     ended boolean := d.decision in ('REJECT', 'EXPIRE', 'COALESCE');
+    -- Of most submissions nothing was consulted: what is the same for all of them is not built anew.
+    plain boolean := not consulted and not ended and a.coalescing_key is null and policy.coalesce = 'none'
+        and policy.budget_mode = 'strict' and spent is null and policy.age_limit is null
+        and policy.dependencies is null and policy.item_limit is null and policy.byte_limit is null;
 begin
     return case when holds <> '[]' then pg_catalog.jsonb_build_object('holds', holds) else '{}' end
         || pg_catalog.jsonb_build_object(
-        'at', a.at,
+        'at', eve._utc(a.at),
         'policy_revision', a.revision,
         'capacity_evidence', case when consulted then coalesce(cap.fault, case when cap.signal is null
             then 'not reached' else 'fresh' end) else 'not consulted' end,
         'steps', pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
                 'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex'),
-                'requested_at', a.requested_at, 'derived', a.derived,
+                'requested_at', eve._utc(a.requested_at), 'derived', a.derived,
                 -- What a merge would have to compare.
                 'alone', case when a.coalescing_key is not null then a.alone end,
                 'expected_effects', case when a.coalescing_key is not null then a.expected_effects end,
                 'completion_test', case when a.coalescing_key is not null then a.completion_test end,
                 'priority_class', case when a.coalescing_key is not null then a.priority_class end),
             pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
-                'cancelled', d.reason = 'intent_cancelled', 'value_until', a.value_until, 'awaits', a.awaited),
+                'cancelled', d.reason = 'intent_cancelled', 'value_until', eve._utc(a.value_until),
+                'awaits', a.awaited),
             pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',
-                'deadline', a.deadline, 'margin', a.margin, 'not_before', a.not_before),
+                'deadline', eve._utc(a.deadline),
+                'margin', eve._span(a.margin), 'not_before', eve._utc(a.not_before)),
             pg_catalog.jsonb_build_object('step', 4, 'name', 'repetition', 'replay_class', a.replay_class),
             pg_catalog.jsonb_build_object('step', 5, 'name', 'owners', 'admission', 'eve_submit',
-                'retry', policy.retry_owner, 'execution', 'holder of the live lease'),
+                'retry', policy.retry_owner, 'execution', 'holder of the live lease'))
+        || case when plain then
+            '[{"step": 6, "name": "observe capacity", "evidence": "none", "observed_at": null, "age": null,'
+            ' "drain": null},'
+            ' {"step": 7, "name": "freshness", "verdict": "not consulted", "limit": null},'
+            ' {"step": 8, "name": "start delay against deadline and value", "start_delay": null,'
+            ' "verdict": "not consulted"},'
+            ' {"step": 9, "name": "budgets", "mode": "strict", "items": null, "item_limit": null, "bytes": null,'
+            ' "byte_limit": null, "shared_items": null, "shared_item_limit": null, "shared_bytes": null,'
+            ' "shared_byte_limit": null, "oldest_eligible_age": null, "age_limit": null, "dependencies": null},'
+            ' {"step": 10, "name": "coalesce", "rule": "none", "key": null, "survivor": null, "replaces": null}]'
+        else pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 6, 'name', 'observe capacity', 'evidence', policy.evidence,
-                'observed_at', cap.observed_at, 'age', cap.age, 'drain', cap.drain),
+                'observed_at', eve._utc(cap.observed_at), 'age', eve._span(cap.age), 'drain', cap.drain),
             pg_catalog.jsonb_build_object('step', 7, 'name', 'freshness',
                 'verdict', case when not consulted then 'not consulted' when cap.signal is null then 'not reached'
-                    else coalesce(cap.fault, 'fresh') end, 'limit', case when consulted then policy.freshness end),
+                    else coalesce(cap.fault, 'fresh') end,
+                'limit', case when consulted then eve._span(policy.freshness) end),
             pg_catalog.jsonb_build_object('step', 8, 'name', 'start delay against deadline and value',
-                'start_delay', cap.start_delay,
+                'start_delay', eve._span(cap.start_delay),
                 'verdict', case
                     when d.reason = 'deadline_infeasible' then 'infeasible'
                     when not consulted then 'not consulted'
@@ -254,11 +270,12 @@ begin
                 'bytes', spent.bytes, 'byte_limit', policy.byte_limit, 'size', a.size,
                 'shared_items', spent.shared_items, 'shared_item_limit', policy.shared_item_limit,
                 'shared_bytes', spent.shared_bytes, 'shared_byte_limit', policy.shared_byte_limit,
-                'oldest_eligible_age', d.facts -> 'oldest_eligible_age', 'age_limit', policy.age_limit,
+                'oldest_eligible_age', d.facts -> 'oldest_eligible_age', 'age_limit', eve._span(policy.age_limit),
                 'dependencies', policy.dependencies),
             pg_catalog.jsonb_build_object('step', 10, 'name', 'coalesce', 'rule', policy.coalesce,
                 'key', a.coalescing_key, 'survivor', d.survivor,
-                'replaces', d.replaces),
+                'replaces', d.replaces)) end
+        || pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 11, 'name', 'decide', 'decision', d.decision, 'reason', d.reason),
             pg_catalog.jsonb_build_object('step', 12, 'name', 'payload and authority', 'size', a.size,
                 'limit', policy.payload_limit, 'schema', policy.schema_digest,
@@ -266,15 +283,17 @@ begin
                     when d.reason in ('payload_too_large', 'payload_invalid', 'class_not_authorised') then d.reason
                     when policy.schema_digest is null then 'no schema declared'
                     else coalesce(d.facts -> 'payload' ->> 'verdict', 'not reached') end,
-                'faults', d.facts -> 'payload' -> 'faults'),
-            pg_catalog.jsonb_build_object('step', 13, 'name', 're-check before the lease',
-                'verdict', case when ended then 'not reached' else 'at acquisition' end),
-            pg_catalog.jsonb_build_object('step', 14, 'name', 'fence one attempt',
-                'verdict', case when ended then 'not reached' else 'at acquisition' end),
-            pg_catalog.jsonb_build_object('step', 15, 'name', 'bind effect evidence',
-                'verdict', case when ended then 'not reached' else 'at completion' end),
-            pg_catalog.jsonb_build_object('step', 16, 'name', 'terminal record',
-                'verdict', case when ended then d.decision else 'at the end' end)));
+                'faults', d.facts -> 'payload' -> 'faults'))
+        || case when not ended then
+            '[{"step": 13, "name": "re-check before the lease", "verdict": "at acquisition"},'
+            ' {"step": 14, "name": "fence one attempt", "verdict": "at acquisition"},'
+            ' {"step": 15, "name": "bind effect evidence", "verdict": "at completion"},'
+            ' {"step": 16, "name": "terminal record", "verdict": "at the end"}]'
+        else pg_catalog.jsonb_build_array(
+            pg_catalog.jsonb_build_object('step', 13, 'name', 're-check before the lease', 'verdict', 'not reached'),
+            pg_catalog.jsonb_build_object('step', 14, 'name', 'fence one attempt', 'verdict', 'not reached'),
+            pg_catalog.jsonb_build_object('step', 15, 'name', 'bind effect evidence', 'verdict', 'not reached'),
+            pg_catalog.jsonb_build_object('step', 16, 'name', 'terminal record', 'verdict', d.decision)) end);
 end
 $$;
 

@@ -10,6 +10,22 @@ return pg_catalog.to_char(_utc.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.U
 comment on function eve._utc(timestamptz) is
 'An instant as text that no setting of a session changes: what is hashed is the same whoever wrote it.';
 
+create function eve._span(span interval)
+returns text
+language sql
+immutable
+return case
+    when _span.span < interval '0' then '-' || pg_catalog.rtrim(pg_catalog.rtrim(
+        pg_catalog.to_char(-_span.span, 'HH24:MI:SS.US'), '0'), '.')
+    when _span.span is not null then pg_catalog.concat(
+        nullif(extract(year from _span.span) * 12 + extract(month from _span.span), 0)::integer || ' mons ',
+        nullif(extract(day from _span.span), 0)::integer || ' days ',
+        pg_catalog.rtrim(pg_catalog.rtrim(pg_catalog.to_char(_span.span, 'HH24:MI:SS.US'), '0'), '.'))
+end;
+
+comment on function eve._span(interval) is
+'An interval as text that no setting of a session changes, as PostgreSQL reads it.';
+
 create function eve._hold_json(reason text, ref text, owner text, due_at timestamptz)
 returns jsonb
 language sql

@@ -19,6 +19,7 @@ drop function eve._holds(bigint, bigint);
 drop function eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean, boolean);
 drop function eve._lock_holds(eve.caller, bigint, boolean);
 drop function eve._hold_json(text, text, text, timestamptz);
+drop function eve._span(interval);
 drop function eve._utc(timestamptz);
 
 commit;

@@ -2,6 +2,7 @@
 begin;
 
 select 1 / (obj_description('eve._utc(timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
+select 1 / (obj_description('eve._span(interval)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._hold_json(text, text, text, timestamptz)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._lock_holds(eve.caller, bigint, boolean)'::regprocedure, 'pg_proc') is not null)::int;
 select 1 / (obj_description('eve._settle_holds(eve.caller, bigint, timestamptz, jsonb, text, timestamptz, boolean, boolean)'::regprocedure, 'pg_proc') is not null)::int;
