@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,10 @@ from psycopg.types.json import Jsonb
 
 from eve_plpython.estimate import start_delay
 from eve_plpython.plan import plan_faults
+from support.cluster import Cluster
 from support.database import LOGINS, Database, Row
 from support.json_schemas import FORMATS, NO_SCHEMA, VALIDATED
+from support.servers import ROOT
 
 PLAN = [
     {"id": "build", "after": ["setup"], "seconds": 60},
@@ -134,6 +137,17 @@ def test_a_plan_with_faults(check: Callable[..., Row]) -> None:
     assert (answer.unknown, answer.duplicates) == ({"gone": ["b", "setup"]}, ["a"])
     assert answer.depth is answer.waves is answer.critical_path is answer.seconds is None
     assert answer.detail["taken"] == ["setup"]
+
+
+def test_the_example_of_the_readme(learned: Database, tongue: Cluster) -> None:
+    learned.make_queue("builds")
+    page = (ROOT / "plpython/README.md").read_text(encoding="utf-8")
+    example = re.search(
+        r"^```sql\n(.*?)^```\n\n^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+    )
+    assert example
+    printed = tongue.client("psql", ["-X", "-U", "t_producer"], learned.name, example[1])
+    assert printed.strip() == example[2].strip()
 
 
 @pytest.mark.parametrize(
