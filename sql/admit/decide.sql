@@ -214,33 +214,31 @@ declare
     plain boolean := not consulted and not ended and a.coalescing_key is null and policy.coalesce = 'none'
         and policy.budget_mode = 'strict' and spent is null and policy.age_limit is null
         and policy.dependencies is null and policy.item_limit is null and policy.byte_limit is null;
+    steps jsonb;
+    last jsonb;
 begin
-    return case when holds <> '[]' then pg_catalog.jsonb_build_object('holds', holds) else '{}' end
-        || pg_catalog.jsonb_build_object(
-        'at', eve._utc(a.at),
-        'policy_revision', a.revision,
-        'capacity_evidence', case when consulted then coalesce(cap.fault, case when cap.signal is null
-            then 'not reached' else 'fresh' end) else 'not consulted' end,
-        'steps', pg_catalog.jsonb_build_array(
-            pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
-                'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex'),
-                'requested_at', eve._utc(a.requested_at), 'derived', a.derived,
-                -- What a merge would have to compare.
-                'alone', case when a.coalescing_key is not null then a.alone end,
-                'expected_effects', case when a.coalescing_key is not null then a.expected_effects end,
-                'completion_test', case when a.coalescing_key is not null then a.completion_test end,
-                'priority_class', case when a.coalescing_key is not null then a.priority_class end),
-            pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
-                'cancelled', d.reason = 'intent_cancelled', 'value_until', eve._utc(a.value_until),
-                'awaits', a.awaited),
-            pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',
-                'deadline', eve._utc(a.deadline),
-                'margin', eve._span(a.margin), 'not_before', eve._utc(a.not_before)),
-            pg_catalog.jsonb_build_object('step', 4, 'name', 'repetition', 'replay_class', a.replay_class),
-            pg_catalog.jsonb_build_object('step', 5, 'name', 'owners', 'admission', 'eve_submit',
-                'retry', policy.retry_owner, 'execution', 'holder of the live lease'))
-        || case when plain then
-            '[{"step": 6, "name": "observe capacity", "evidence": "none", "observed_at": null, "age": null,'
+    -- Statements of their own: of a CASE both sides are prepared, in each transaction.
+    steps := pg_catalog.jsonb_build_array(
+        pg_catalog.jsonb_build_object('step', 1, 'name', 'intent and identity', 'operation', a.operation_identity,
+            'effect', a.effect_identity, 'work_id', a.work_id, 'digest', pg_catalog.encode(a.digest, 'hex'),
+            'requested_at', eve._utc(a.requested_at), 'derived', a.derived,
+            -- What a merge would have to compare.
+            'alone', case when a.coalescing_key is not null then a.alone end,
+            'expected_effects', case when a.coalescing_key is not null then a.expected_effects end,
+            'completion_test', case when a.coalescing_key is not null then a.completion_test end,
+            'priority_class', case when a.coalescing_key is not null then a.priority_class end),
+        pg_catalog.jsonb_build_object('step', 2, 'name', 'intent active and valuable',
+            'cancelled', d.reason = 'intent_cancelled', 'value_until', eve._utc(a.value_until),
+            'awaits', a.awaited),
+        pg_catalog.jsonb_build_object('step', 3, 'name', 'deadline and margin',
+            'deadline', eve._utc(a.deadline),
+            'margin', eve._span(a.margin), 'not_before', eve._utc(a.not_before)),
+        pg_catalog.jsonb_build_object('step', 4, 'name', 'repetition', 'replay_class', a.replay_class),
+        pg_catalog.jsonb_build_object('step', 5, 'name', 'owners', 'admission', 'eve_submit',
+            'retry', policy.retry_owner, 'execution', 'holder of the live lease'));
+    if plain then
+        steps := steps
+            || '[{"step": 6, "name": "observe capacity", "evidence": "none", "observed_at": null, "age": null,'
             ' "drain": null},'
             ' {"step": 7, "name": "freshness", "verdict": "not consulted", "limit": null},'
             ' {"step": 8, "name": "start delay against deadline and value", "start_delay": null,'
@@ -248,8 +246,10 @@ begin
             ' {"step": 9, "name": "budgets", "mode": "strict", "items": null, "item_limit": null, "bytes": null,'
             ' "byte_limit": null, "shared_items": null, "shared_item_limit": null, "shared_bytes": null,'
             ' "shared_byte_limit": null, "oldest_eligible_age": null, "age_limit": null, "dependencies": null},'
-            ' {"step": 10, "name": "coalesce", "rule": "none", "key": null, "survivor": null, "replaces": null}]'
-        else pg_catalog.jsonb_build_array(
+            ' {"step": 10, "name": "coalesce", "rule": "none", "key": null, "survivor": null,'
+            ' "replaces": null}]';
+    else
+        steps := steps || pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 6, 'name', 'observe capacity', 'evidence', policy.evidence,
                 'observed_at', eve._utc(cap.observed_at), 'age', eve._span(cap.age), 'drain', cap.drain),
             pg_catalog.jsonb_build_object('step', 7, 'name', 'freshness',
@@ -274,26 +274,36 @@ begin
                 'dependencies', policy.dependencies),
             pg_catalog.jsonb_build_object('step', 10, 'name', 'coalesce', 'rule', policy.coalesce,
                 'key', a.coalescing_key, 'survivor', d.survivor,
-                'replaces', d.replaces)) end
-        || pg_catalog.jsonb_build_array(
-            pg_catalog.jsonb_build_object('step', 11, 'name', 'decide', 'decision', d.decision, 'reason', d.reason),
-            pg_catalog.jsonb_build_object('step', 12, 'name', 'payload and authority', 'size', a.size,
-                'limit', policy.payload_limit, 'schema', policy.schema_digest,
-                'verdict', case
-                    when d.reason in ('payload_too_large', 'payload_invalid', 'class_not_authorised') then d.reason
-                    when policy.schema_digest is null then 'no schema declared'
-                    else coalesce(d.facts -> 'payload' ->> 'verdict', 'not reached') end,
-                'faults', d.facts -> 'payload' -> 'faults'))
-        || case when not ended then
-            '[{"step": 13, "name": "re-check before the lease", "verdict": "at acquisition"},'
-            ' {"step": 14, "name": "fence one attempt", "verdict": "at acquisition"},'
-            ' {"step": 15, "name": "bind effect evidence", "verdict": "at completion"},'
-            ' {"step": 16, "name": "terminal record", "verdict": "at the end"}]'
-        else pg_catalog.jsonb_build_array(
+                'replaces', d.replaces));
+    end if;
+    steps := steps || pg_catalog.jsonb_build_array(
+        pg_catalog.jsonb_build_object('step', 11, 'name', 'decide', 'decision', d.decision, 'reason', d.reason),
+        pg_catalog.jsonb_build_object('step', 12, 'name', 'payload and authority', 'size', a.size,
+            'limit', policy.payload_limit, 'schema', policy.schema_digest,
+            'verdict', case
+                when d.reason in ('payload_too_large', 'payload_invalid', 'class_not_authorised') then d.reason
+                when policy.schema_digest is null then 'no schema declared'
+                else coalesce(d.facts -> 'payload' ->> 'verdict', 'not reached') end,
+            'faults', d.facts -> 'payload' -> 'faults'));
+    if ended then
+        last := pg_catalog.jsonb_build_array(
             pg_catalog.jsonb_build_object('step', 13, 'name', 're-check before the lease', 'verdict', 'not reached'),
             pg_catalog.jsonb_build_object('step', 14, 'name', 'fence one attempt', 'verdict', 'not reached'),
             pg_catalog.jsonb_build_object('step', 15, 'name', 'bind effect evidence', 'verdict', 'not reached'),
-            pg_catalog.jsonb_build_object('step', 16, 'name', 'terminal record', 'verdict', d.decision)) end);
+            pg_catalog.jsonb_build_object('step', 16, 'name', 'terminal record', 'verdict', d.decision));
+    else
+        last := '[{"step": 13, "name": "re-check before the lease", "verdict": "at acquisition"},'
+            ' {"step": 14, "name": "fence one attempt", "verdict": "at acquisition"},'
+            ' {"step": 15, "name": "bind effect evidence", "verdict": "at completion"},'
+            ' {"step": 16, "name": "terminal record", "verdict": "at the end"}]';
+    end if;
+    return case when holds <> '[]' then pg_catalog.jsonb_build_object('holds', holds) else '{}' end
+        || pg_catalog.jsonb_build_object(
+        'at', eve._utc(a.at),
+        'policy_revision', a.revision,
+        'capacity_evidence', case when consulted then coalesce(cap.fault, case when cap.signal is null
+            then 'not reached' else 'fresh' end) else 'not consulted' end,
+        'steps', steps || last);
 end
 $$;
 
